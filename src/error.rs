@@ -1,0 +1,92 @@
+//! What can go wrong, in variants that a caller can match.
+use rusqlite::ffi;
+use std::fmt;
+
+/// Shorthand for a result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation failed.
+///
+/// A refusal is not an error: `claim` answers `None`, the others `false`. After any variant but
+/// [`InvalidArgument`](Error::InvalidArgument) of a claim or a completion, look at the job again
+/// before concluding that nothing happened: a commit can succeed and its answer get lost.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// An argument is out of its range. The sentence names the function and the value; nothing
+    /// was touched.
+    InvalidArgument(String),
+    /// Another connection holds the lock (`SQLITE_BUSY`, also `SQLITE_BUSY_SNAPSHOT`, or
+    /// `SQLITE_LOCKED`). Try again.
+    Busy(rusqlite::Error),
+    /// The database, or this connection to it, can only be read.
+    ReadOnly(rusqlite::Error),
+    /// The file has no table `jobs`: call [`init_db`](crate::init_db) or `fence_init()` first.
+    NotInitialised(rusqlite::Error),
+    /// Any other error of SQLite.
+    Sqlite(rusqlite::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::InvalidArgument(sentence) => f.write_str(sentence),
+            Error::Busy(e) | Error::ReadOnly(e) | Error::Sqlite(e) => message(e, f),
+            Error::NotInitialised(e) => {
+                message(e, f)?;
+                f.write_str(" (fence_init() makes it)")
+            }
+        }
+    }
+}
+
+/// SQLite's own sentence, without the SQL text that rusqlite appends.
+fn message(error: &rusqlite::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match error {
+        rusqlite::Error::SqliteFailure(_, Some(msg)) => f.write_str(msg),
+        #[cfg(feature = "bundled")]
+        rusqlite::Error::SqlInputError { msg, .. } => f.write_str(msg),
+        other => write!(f, "{other}"),
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::InvalidArgument(_) => None,
+            Error::Busy(e) | Error::ReadOnly(e) | Error::NotInitialised(e) | Error::Sqlite(e) => {
+                Some(e)
+            }
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(e: rusqlite::Error) -> Self {
+        let primary = e.sqlite_error().map(|e| e.extended_code & 0xff);
+        match primary {
+            Some(ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED) => Error::Busy(e),
+            Some(ffi::SQLITE_READONLY) => Error::ReadOnly(e),
+            Some(ffi::SQLITE_ERROR) if e.to_string().starts_with("no such table: main.jobs") => {
+                Error::NotInitialised(e)
+            }
+            _ => Error::Sqlite(e),
+        }
+    }
+}
+
+impl Error {
+    /// SQLite's extended result code, or `SQLITE_ERROR` (1) where SQLite was not asked.
+    pub fn extended_code(&self) -> i32 {
+        match self {
+            Error::InvalidArgument(_) => ffi::SQLITE_ERROR,
+            Error::Busy(e) | Error::ReadOnly(e) | Error::NotInitialised(e) | Error::Sqlite(e) => {
+                e.sqlite_error().map_or(ffi::SQLITE_ERROR, |e| e.extended_code)
+            }
+        }
+    }
+
+    pub(crate) fn invalid(function: &str, what: impl fmt::Display) -> Self {
+        Error::InvalidArgument(format!("{function}: {what}"))
+    }
+}

@@ -1,0 +1,336 @@
+//! The host's side of a function call: its connection, its arguments, its answer and error code.
+//!
+//! This is done on the C interface because rusqlite's functions keep neither an error's code
+//! beside its text nor SQLite's own rule for what is a number.
+use rusqlite::types::ValueRef;
+use rusqlite::{ffi, Connection};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::ffi::{c_int, c_void, CString};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::rc::Rc;
+use std::slice;
+use std::sync::{Mutex, PoisonError};
+
+use crate::args::{self, Number, Quoted};
+use crate::functions::Function;
+use crate::session::Session;
+use crate::{statements, Error, Result};
+
+/// The connection of the program that loaded us. It is borrowed: never closed here.
+pub(crate) struct Host {
+    pub(crate) session: Session,
+    /// Whether the virtual table that forgets our statements at close is connected.
+    pub(crate) guarded: Cell<bool>,
+}
+
+/// What a function answers.
+pub(crate) enum Answer {
+    Null,
+    Integer(i64),
+    Text(String),
+}
+
+/// What SQLite keeps for each function and frees when the connection closes.
+struct Bound {
+    function: &'static Function,
+    host: Rc<Host>,
+}
+
+/// The connections that have the functions already. Registering them again would fail while a
+/// statement runs, as in `SELECT load_extension(..)`, and take the virtual table away.
+static REGISTERED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+fn registered() -> std::sync::MutexGuard<'static, BTreeSet<usize>> {
+    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        registered().remove(&(self.handle() as usize));
+    }
+}
+
+/// Registers `functions` on a connection, once.
+///
+/// # Safety
+/// `db` is an open connection, and the caller may use it now.
+pub(crate) unsafe fn register(
+    db: *mut ffi::sqlite3,
+    functions: &'static [Function],
+) -> rusqlite::Result<()> {
+    if !registered().insert(db as usize) {
+        return Ok(());
+    }
+    // SAFETY: as promised by the caller.
+    let result = unsafe { register_all(db, functions) };
+    if result.is_err() {
+        registered().remove(&(db as usize));
+    }
+    result
+}
+
+/// # Safety
+/// As for `register`.
+unsafe fn register_all(
+    db: *mut ffi::sqlite3,
+    functions: &'static [Function],
+) -> rusqlite::Result<()> {
+    // SAFETY: `db` is open, and what SQLite keeps below dies with it.
+    let conn = unsafe { Connection::from_handle(db) }?;
+    let host = Rc::new(Host { session: Session::new(conn), guarded: Cell::new(false) });
+    statements::create_module(&host)?;
+    for function in functions {
+        let name = CString::new(function.name)?;
+        let flags = ffi::SQLITE_UTF8
+            | if function.writes { ffi::SQLITE_DIRECTONLY } else { ffi::SQLITE_INNOCUOUS };
+        let bound = Box::new(Bound { function, host: Rc::clone(&host) });
+        // SAFETY: SQLite calls `drop_bound` once for the box, also when it refuses the function.
+        let rc = unsafe {
+            ffi::sqlite3_create_function_v2(
+                db,
+                name.as_ptr(),
+                function.arguments as c_int,
+                flags,
+                Box::into_raw(bound).cast(),
+                Some(run),
+                None,
+                None,
+                Some(drop_bound),
+            )
+        };
+        if rc != ffi::SQLITE_OK {
+            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(rc), None));
+        }
+    }
+    Ok(())
+}
+
+unsafe extern "C" fn drop_bound(bound: *mut c_void) {
+    // SAFETY: SQLite hands back what `register` gave it, once.
+    drop(unsafe { Box::from_raw(bound.cast::<Bound>()) });
+}
+
+unsafe extern "C" fn run(
+    context: *mut ffi::sqlite3_context,
+    count: c_int,
+    values: *mut *mut ffi::sqlite3_value,
+) {
+    // SAFETY: SQLite calls this for a function made by `register`, on the connection's thread,
+    // with `count` values that live until the call returns.
+    let (bound, values) = unsafe {
+        let bound = &*ffi::sqlite3_user_data(context).cast::<Bound>();
+        let values = if count == 0 { &[] } else { slice::from_raw_parts(values, count as usize) };
+        (bound, values)
+    };
+    let call = Call { function: bound.function, host: &bound.host, values };
+    // A panic that crosses into C ends the host's process.
+    let answer = catch_unwind(AssertUnwindSafe(|| call.answer()));
+    // SAFETY: `context` is this call's, and SQLite copies every text (SQLITE_TRANSIENT).
+    unsafe {
+        match answer {
+            Ok(Ok(Answer::Null)) => ffi::sqlite3_result_null(context),
+            Ok(Ok(Answer::Integer(i))) => ffi::sqlite3_result_int64(context, i),
+            Ok(Ok(Answer::Text(text))) => match c_int::try_from(text.len()) {
+                Ok(len) => ffi::sqlite3_result_text(
+                    context,
+                    text.as_ptr().cast(),
+                    len,
+                    ffi::SQLITE_TRANSIENT(),
+                ),
+                Err(_) => ffi::sqlite3_result_error_toobig(context),
+            },
+            Ok(Err(error)) => {
+                let code = bound.host.extended_code(&error);
+                let mut message = error.to_string();
+                if !matches!(error, Error::InvalidArgument(_)) {
+                    message = format!("{}: {message}", bound.function.name);
+                }
+                fail(context, &message, code);
+            }
+            Err(_) => fail(
+                context,
+                &format!("{}: panicked; this is a bug in sqlite-fence", bound.function.name),
+                ffi::SQLITE_INTERNAL,
+            ),
+        }
+    }
+}
+
+/// # Safety
+/// `context` is a call's that is under way.
+unsafe fn fail(context: *mut ffi::sqlite3_context, message: &str, code: c_int) {
+    let len = c_int::try_from(message.len()).unwrap_or(c_int::MAX);
+    // SAFETY: as promised by the caller. The text comes first: setting it resets the code.
+    unsafe {
+        ffi::sqlite3_result_error(context, message.as_ptr().cast(), len);
+        ffi::sqlite3_result_error_code(context, code);
+    }
+}
+
+impl Host {
+    fn handle(&self) -> *mut ffi::sqlite3 {
+        // SAFETY: the handle is used within the call that SQLite made on it.
+        unsafe { self.session.connection().handle() }
+    }
+
+    /// The code with its extension. The host decides whether its connection shows extended codes;
+    /// where it does not, rusqlite saw the primary one only.
+    fn extended_code(&self, error: &Error) -> c_int {
+        let code = error.extended_code();
+        // SAFETY: the handle is that of the call under way.
+        let extended = unsafe { ffi::sqlite3_extended_errcode(self.handle()) };
+        if matches!(error, Error::InvalidArgument(_)) || extended & 0xff != code & 0xff {
+            code
+        } else {
+            extended
+        }
+    }
+
+    /// Whether a statement that writes is under way on this connection. It would write the
+    /// columns it read before our update back over it, and the same fence would be issued twice.
+    fn inside_a_write(&self) -> bool {
+        let db = self.handle();
+        // SAFETY: the handle is that of the call under way, which holds its mutex.
+        unsafe {
+            let mut statement = ffi::sqlite3_next_stmt(db, std::ptr::null_mut());
+            while !statement.is_null() {
+                if ffi::sqlite3_stmt_busy(statement) != 0
+                    && ffi::sqlite3_stmt_readonly(statement) == 0
+                {
+                    return true;
+                }
+                statement = ffi::sqlite3_next_stmt(db, statement);
+            }
+        }
+        false
+    }
+}
+
+/// One call of a function.
+pub(crate) struct Call<'a> {
+    function: &'static Function,
+    host: &'a Host,
+    values: &'a [*mut ffi::sqlite3_value],
+}
+
+impl<'a> Call<'a> {
+    fn answer(&self) -> Result<Answer> {
+        if self.function.writes && self.host.inside_a_write() {
+            return Err(self.invalid(
+                "cannot run while a statement that writes is under way on this connection",
+            ));
+        }
+        (self.function.body)(self)
+    }
+
+    /// The session, with its statements in the care of the virtual table.
+    pub(crate) fn session(&self) -> Result<&'a Session> {
+        statements::connect(self.host)?;
+        Ok(&self.host.session)
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.function.name
+    }
+
+    fn invalid(&self, what: impl std::fmt::Display) -> Error {
+        Error::invalid(self.function.name, what)
+    }
+
+    fn value(&self, i: usize) -> ValueRef<'a> {
+        // SAFETY: the value is an argument of the call under way; SQLite keeps its text until
+        // the call returns, and nothing here converts it to another encoding.
+        unsafe {
+            let value = self.values[i];
+            match ffi::sqlite3_value_type(value) {
+                ffi::SQLITE_INTEGER => ValueRef::Integer(ffi::sqlite3_value_int64(value)),
+                ffi::SQLITE_FLOAT => ValueRef::Real(ffi::sqlite3_value_double(value)),
+                ffi::SQLITE_TEXT => {
+                    let text = ffi::sqlite3_value_text(value);
+                    let len = ffi::sqlite3_value_bytes(value) as usize;
+                    // NULL where memory ran out during a conversion from UTF-16.
+                    if text.is_null() {
+                        ValueRef::Null
+                    } else {
+                        ValueRef::Text(slice::from_raw_parts(text, len))
+                    }
+                }
+                ffi::SQLITE_BLOB => ValueRef::Blob(&[]),
+                _ => ValueRef::Null,
+            }
+        }
+    }
+
+    /// The value after SQLite's numeric affinity: text that looks like a number is one.
+    fn numeric(&self, i: usize) -> ValueRef<'a> {
+        // SAFETY: the value is an argument of the call under way.
+        unsafe { ffi::sqlite3_value_numeric_type(self.values[i]) };
+        self.value(i)
+    }
+
+    /// An id or an owner.
+    pub(crate) fn text(&self, i: usize, argument: &str) -> Result<&'a str> {
+        let text = match self.value(i) {
+            ValueRef::Text(bytes) => std::str::from_utf8(bytes)
+                .map_err(|_| self.invalid(format_args!("{argument} must be valid UTF-8")))?,
+            other => {
+                return Err(
+                    self.invalid(format_args!("{argument} must be text, got {}", Shown(other)))
+                )
+            }
+        };
+        args::name(self.function.name, argument, text)?;
+        Ok(text)
+    }
+
+    /// A moment or a length of time. Whether it is finite is for the caller to check.
+    pub(crate) fn number(&self, i: usize, argument: &str) -> Result<f64> {
+        match self.numeric(i) {
+            ValueRef::Integer(i) => Ok(i as f64),
+            ValueRef::Real(r) => Ok(r),
+            other => {
+                Err(self.invalid(format_args!("{argument} must be a number, got {}", Shown(other))))
+            }
+        }
+    }
+
+    /// A fence or a count: JavaScript binds every number as a REAL, so an integral one is
+    /// welcome as far as it is exact.
+    pub(crate) fn integer(&self, i: usize, argument: &str) -> Result<i64> {
+        const EXACT: f64 = 9_007_199_254_740_992.0;
+        match self.numeric(i) {
+            ValueRef::Integer(i) => Ok(i),
+            ValueRef::Real(r) if r.fract() == 0.0 && r.abs() <= EXACT => Ok(r as i64),
+            other => {
+                Err(self
+                    .invalid(format_args!("{argument} must be an integer, got {}", Shown(other))))
+            }
+        }
+    }
+
+    /// A text to store, or NULL; a number becomes text by the column's affinity.
+    pub(crate) fn stored(&self, i: usize, argument: &str) -> Result<ValueRef<'a>> {
+        match self.value(i) {
+            ValueRef::Blob(_) => {
+                Err(self.invalid(format_args!("{argument} must be text or NULL, got a BLOB")))
+            }
+            value => Ok(value),
+        }
+    }
+}
+
+/// A value in an error's sentence.
+struct Shown<'a>(ValueRef<'a>);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            ValueRef::Null => f.write_str("NULL"),
+            ValueRef::Integer(i) => write!(f, "{i}"),
+            ValueRef::Real(r) => Number(r).fmt(f),
+            ValueRef::Text(t) => write!(f, "text {}", Quoted(&String::from_utf8_lossy(t))),
+            ValueRef::Blob(_) => f.write_str("a BLOB"),
+        }
+    }
+}

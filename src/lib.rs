@@ -1,0 +1,56 @@
+//! A worker that stalled, lost its lease and woke up again must not overwrite the result of the
+//! worker that took over. This crate makes SQLite itself refuse that write.
+
+#[cfg(all(feature = "loadable", feature = "bundled"))]
+compile_error!(
+    "the features `loadable` and `bundled` exclude each other; build the extension with \
+     `cargo build --release --no-default-features --features loadable`"
+);
+
+mod args;
+#[cfg(not(feature = "loadable"))]
+mod busy;
+#[cfg(not(feature = "loadable"))]
+mod claim_many;
+mod error;
+#[cfg(feature = "loadable")]
+mod extension;
+mod functions;
+mod host;
+mod json;
+#[cfg(not(feature = "loadable"))]
+mod paths;
+mod protocol;
+mod schema;
+mod session;
+mod statements;
+#[cfg(not(feature = "loadable"))]
+mod store;
+
+pub use error::{Error, Result};
+#[cfg(feature = "loadable")]
+pub use extension::sqlite3_fence_init;
+#[cfg(not(feature = "loadable"))]
+pub use paths::{claim, claim_many, complete, enqueue, init_db, release, renew, state};
+pub use protocol::JobState;
+#[cfg(not(feature = "loadable"))]
+pub use store::{Durability, Lease, Options, Store};
+
+/// What `fence_version()` answers.
+pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+
+/// What `fence_debug()` answers.
+pub(crate) fn debug() -> String {
+    format!(
+        "sqlite-fence {VERSION}\ncommit {}\nbuilt with SQLite {}\nrunning on SQLite {}",
+        env!("FENCE_COMMIT"),
+        rusqlite::ffi::SQLITE_VERSION.to_str().unwrap_or("?"),
+        rusqlite::version(),
+    )
+}
+
+/// Adds the `fence_*` SQL functions to a connection of your own.
+pub fn register(conn: &rusqlite::Connection) -> Result<()> {
+    // SAFETY: the reference keeps the connection open during the call.
+    Ok(unsafe { host::register(conn.handle(), functions::FUNCTIONS) }?)
+}

@@ -1,0 +1,62 @@
+//! One connection and its statements, each prepared at first use and kept: preparing costs more
+//! than half of a claim.
+use rusqlite::{ffi, Connection, Statement};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::protocol::Operation;
+use crate::Result;
+
+pub(crate) struct Session {
+    // Before `conn`: statements are finalized before their connection can close.
+    kept: [RefCell<Option<Statement<'static>>>; Operation::COUNT],
+    conn: Rc<Connection>,
+}
+
+// SAFETY: the statements and the Rc never leave the session, so a thread that owns the session
+// owns them all; SQLite itself lets a connection move between threads.
+unsafe impl Send for Session {}
+
+impl Session {
+    pub(crate) fn new(conn: Connection) -> Self {
+        Session { kept: std::array::from_fn(|_| RefCell::new(None)), conn: Rc::new(conn) }
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.conn
+    }
+
+    /// Runs `body` with the kept statement of `operation`.
+    pub(crate) fn with<T>(
+        &self,
+        operation: Operation,
+        body: impl FnOnce(&mut Statement<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        // Only a hostile schema gets here twice: a view named jobs that calls the function
+        // which reads it.
+        let mut kept = self.kept[operation as usize].try_borrow_mut().map_err(|_| {
+            rusqlite::Error::SqliteFailure(
+                ffi::Error::new(ffi::SQLITE_ERROR),
+                Some("called from within itself".into()),
+            )
+        })?;
+        if kept.is_none() {
+            let statement = self.conn.prepare(&operation.sql())?;
+            // SAFETY: the statement borrows what the Rc points to, which does not move and
+            // outlives it: `kept` is dropped before `conn`, and nobody else can take it out.
+            *kept = Some(unsafe {
+                std::mem::transmute::<Statement<'_>, Statement<'static>>(statement)
+            });
+        }
+        Ok(body(kept.as_mut().expect("prepared above"))?)
+    }
+
+    /// Finalizes the kept statements, so that the connection can close.
+    pub(crate) fn forget_statements(&self) {
+        for kept in &self.kept {
+            if let Ok(mut kept) = kept.try_borrow_mut() {
+                *kept = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The Rust API: a kept connection, and leases that came out of a commit.
+use rusqlite::{Connection, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::claim_many::Pool;
+use crate::protocol::{self, JobState};
+use crate::session::Session;
+use crate::{args, busy, schema, Result};
+
+/// What a commit survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut loses nothing that was answered (`synchronous=FULL`).
+    #[default]
+    Full,
+    /// Survives a crash of the program; a power cut may lose the last commits, and with them
+    /// claims, so that a fence is handed out twice (`synchronous=NORMAL`). Several times faster.
+    Normal,
+}
+
+/// How a [`Store`] is opened.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// How long a call waits for another connection's lock before it fails with
+    /// [`Error::Busy`](crate::Error::Busy). 5 seconds by default.
+    pub busy_timeout: Duration,
+    /// What a commit survives. Everything by default.
+    pub durability: Durability,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { busy_timeout: Duration::from_secs(5), durability: Durability::Full }
+    }
+}
+
+/// A database with a job table: one kept connection, in WAL mode, shared by its clones and their
+/// threads.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    path: PathBuf,
+    create: OpenFlags,
+    options: Options,
+    /// Opened by the first call whose arguments are right.
+    session: Mutex<Option<Session>>,
+    pool: OnceLock<Pool>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("path", &self.inner.path).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens the database at `path`, or creates it, in WAL mode, and creates the job table where
+    /// it is missing. `":memory:"` is a database of this store alone.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, Options::default())
+    }
+
+    /// Like [`open`](Store::open), with other [`Options`].
+    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let store = Self::new(path.as_ref(), options, OpenFlags::SQLITE_OPEN_CREATE);
+        store.with(|session| {
+            let conn = session.connection();
+            // SQLite does not wait for the lock that a change to WAL needs.
+            let mut attempt = 0;
+            while let Err(e) = conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())) {
+                let busy = e.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
+                if !busy || !busy::handler(attempt) {
+                    return Err(e.into());
+                }
+                attempt += 1;
+            }
+            // After a reader that pinned it, the log shrinks again.
+            conn.pragma_update(None, "journal_size_limit", 16 << 20)?;
+            schema::init(conn, "init_db")
+        })?;
+        Ok(store)
+    }
+
+    pub(crate) fn new(path: &Path, options: Options, create: OpenFlags) -> Self {
+        Store {
+            inner: Arc::new(Inner {
+                path: path.to_owned(),
+                create,
+                options,
+                session: Mutex::new(None),
+                pool: OnceLock::new(),
+            }),
+        }
+    }
+
+    fn with<T>(&self, body: impl FnOnce(&Session) -> Result<T>) -> Result<T> {
+        let Inner { path, create, options, session, .. } = &*self.inner;
+        // A panic leaves no statement half done: each is reset when it goes out of scope.
+        let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
+        busy::within(options.busy_timeout, || {
+            if session.is_none() {
+                *session = Some(open_session(path, *options, *create)?);
+            }
+            body(session.as_ref().expect("opened above"))
+        })
+    }
+
+    /// Adds a job that anybody may claim. True if it is new, false if it was there already;
+    /// then nothing changes.
+    pub fn enqueue(&self, id: &str) -> Result<bool> {
+        args::name("enqueue", "id", id)?;
+        self.with(|session| protocol::enqueue(session, id))
+    }
+
+    /// The job as the last commit left it, or `None` if there is none of this id.
+    pub fn state(&self, id: &str) -> Result<Option<JobState>> {
+        args::name("state", "id", id)?;
+        self.with(|session| protocol::job_state(session, id))
+    }
+
+    /// Takes a job for `ttl` seconds. `None` if it is not claimable: missing, done, or leased
+    /// until after `now`, also by the same owner.
+    ///
+    /// `now` is in seconds on whatever clock all workers share; `None` takes the database's clock
+    /// (Unix seconds), read once the write lock is held, so that waiting costs no lease time.
+    pub fn claim(
+        &self,
+        id: &str,
+        owner: &str,
+        now: impl Into<Option<f64>>,
+        ttl: f64,
+    ) -> Result<Option<Lease>> {
+        let now = now.into();
+        check_claim("claim", id, now, ttl)?;
+        args::name("claim", "owner", owner)?;
+        let claimed = self.with(|session| protocol::claim(session, id, owner, now, ttl))?;
+        Ok(claimed.map(|claimed| Lease {
+            store: self.clone(),
+            id: id.into(),
+            owner: owner.into(),
+            fence: claimed.fence,
+            until: claimed.until,
+        }))
+    }
+
+    /// Lets several owners claim one job at once: at most one of them gets a fence, the others
+    /// `None`, in the order of `owners`. Each owner has an answer of its own, so that an error of
+    /// one does not hide that another one won; the outer error is for `id`, `now` and `ttl`.
+    pub fn claim_many(
+        &self,
+        id: &str,
+        owners: &[impl AsRef<str>],
+        now: impl Into<Option<f64>>,
+        ttl: f64,
+    ) -> Result<Vec<Result<Option<i64>>>> {
+        let now = now.into();
+        check_claim("claim_many", id, now, ttl)?;
+        let file = self.with(|session| {
+            let path = session.connection().path().filter(|path| !path.is_empty());
+            Ok(path.map(PathBuf::from))
+        })?;
+        let Some(file) = file else {
+            // In memory, a second connection would have a second database.
+            return self.with(|session| {
+                Ok(owners
+                    .iter()
+                    .map(|owner| claim_one(session, id, owner.as_ref(), now, ttl))
+                    .collect())
+            });
+        };
+        let pool = self.inner.pool.get_or_init(|| Pool::new(file, self.inner.options));
+        Ok(pool.claim(id, owners, now, ttl))
+    }
+
+    /// Sets the end of a lease to `now + ttl`, even if that is sooner. False if the lease is not
+    /// held any more: over, taken over, released or done. It cannot be renewed then.
+    pub fn renew(
+        &self,
+        id: &str,
+        owner: &str,
+        fence: i64,
+        now: impl Into<Option<f64>>,
+        ttl: f64,
+    ) -> Result<bool> {
+        let now = now.into();
+        args::holder("renew", id, owner)?;
+        args::lease("renew", now, ttl)?;
+        self.with(|session| protocol::renew(session, id, owner, fence, now, ttl))
+    }
+
+    /// Stores the result and finishes the job for good. False if the lease is not held any more,
+    /// or the job is done already; then nothing changes.
+    pub fn complete<'a>(
+        &self,
+        id: &str,
+        owner: &str,
+        fence: i64,
+        now: impl Into<Option<f64>>,
+        result: impl Into<Option<&'a str>>,
+    ) -> Result<bool> {
+        let now = now.into();
+        args::holder("complete", id, owner)?;
+        now.map_or(Ok(()), |now| args::moment("complete", "now", now))?;
+        self.with(|session| protocol::complete(session, id, owner, fence, now, &result.into()))
+    }
+
+    /// Gives a job back, so that anybody may claim it at once. False if it is not (or no longer)
+    /// this owner's with this fence, or done.
+    pub fn release(&self, id: &str, owner: &str, fence: i64) -> Result<bool> {
+        args::holder("release", id, owner)?;
+        self.with(|session| protocol::release(session, id, owner, fence))
+    }
+}
+
+fn check_claim(function: &str, id: &str, now: protocol::Now, ttl: f64) -> Result<()> {
+    args::name(function, "id", id)?;
+    args::lease(function, now, ttl)
+}
+
+/// One owner's claim among many: who cannot win finds out by a read, which waits for nobody.
+pub(crate) fn claim_one(
+    session: &Session,
+    id: &str,
+    owner: &str,
+    now: protocol::Now,
+    ttl: f64,
+) -> Result<Option<i64>> {
+    args::name("claim_many", "owner", owner)?;
+    let claimable = protocol::job_state(session, id)?
+        .is_some_and(|job| job.done == 0 && job.until <= now.unwrap_or_else(args::clock));
+    if !claimable {
+        return Ok(None);
+    }
+    Ok(protocol::claim(session, id, owner, now, ttl)?.map(|claimed| claimed.fence))
+}
+
+/// A connection of our own, as a [`Store`] and its pool use it.
+pub(crate) fn open_session(path: &Path, options: Options, create: OpenFlags) -> Result<Session> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
+    let conn = Connection::open_with_flags(path, flags | create)?;
+    conn.busy_handler(Some(busy::handler))?;
+    let synchronous = match options.durability {
+        Durability::Full => "FULL",
+        Durability::Normal => "NORMAL",
+    };
+    conn.pragma_update(None, "synchronous", synchronous)?;
+    Ok(Session::new(conn))
+}
+
+/// A claim that was committed. It ends at [`until`](Lease::until) or with the first call that
+/// answers false; nothing happens when it is dropped.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    store: Store,
+    id: String,
+    owner: String,
+    fence: i64,
+    until: f64,
+}
+
+impl Lease {
+    /// The job's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Who holds the lease.
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// The fencing token: higher than that of every earlier claim of this job.
+    pub fn fence(&self) -> i64 {
+        self.fence
+    }
+
+    /// The end of the lease as this value knows it, in seconds on the clock of the claim.
+    pub fn until(&self) -> f64 {
+        self.until
+    }
+
+    /// Sets the end of the lease to `now + ttl`; see [`Store::renew`].
+    pub fn renew(&mut self, now: impl Into<Option<f64>>, ttl: f64) -> Result<bool> {
+        let now = now.into();
+        let renewed = self.store.renew(&self.id, &self.owner, self.fence, now, ttl)?;
+        if renewed {
+            self.until = now.unwrap_or_else(args::clock) + ttl;
+        }
+        Ok(renewed)
+    }
+
+    /// Stores the result and finishes the job; see [`Store::complete`].
+    pub fn complete<'a>(
+        &self,
+        now: impl Into<Option<f64>>,
+        result: impl Into<Option<&'a str>>,
+    ) -> Result<bool> {
+        self.store.complete(&self.id, &self.owner, self.fence, now, result)
+    }
+
+    /// Gives the job back; see [`Store::release`].
+    pub fn release(&self) -> Result<bool> {
+        self.store.release(&self.id, &self.owner, self.fence)
+    }
+}
