@@ -1,0 +1,100 @@
+//! What a SQL function costs beside the bare prepared statement of `sql/`, in instructions.
+//!
+//! `cargo bench --bench instructions` runs itself under callgrind, each arm with two numbers of
+//! calls; the difference is the calls alone. Needs valgrind. The same numbers come out however
+//! busy the machine is.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use rusqlite::{Connection, Statement};
+use std::process::Command;
+
+const FEW: usize = 200;
+const MANY: usize = 1_200;
+
+const CLAIM: &str = include_str!("../sql/claim.sql");
+const RENEW: &str = include_str!("../sql/renew.sql");
+const COMPLETE: &str = include_str!("../sql/complete.sql");
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, operation, arm, calls] = &arguments[..] {
+        return run(operation, arm == "function", calls.parse().unwrap());
+    }
+    common::extension(); // built before anything is counted
+    println!("{:10} {:>8} {:>9} {:>6}", "operation", "bare", "function", "ratio");
+    for operation in ["claim", "renew", "complete"] {
+        let per_call = |arm: &str| {
+            (count(operation, arm, MANY) - count(operation, arm, FEW)) / (MANY - FEW) as u64
+        };
+        let (bare, function) = (per_call("bare"), per_call("function"));
+        let ratio = function as f64 / bare as f64;
+        println!("{operation:10} {bare:>8} {function:>9} {ratio:>6.2}");
+    }
+}
+
+fn count(operation: &str, arm: &str, calls: usize) -> u64 {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(std::env::current_exe().unwrap())
+        .args([operation, arm, &calls.to_string()])
+        .output()
+        .expect("valgrind is installed");
+    let report = common::stderr(&output);
+    assert!(output.status.success(), "{report}");
+    let collected = report.lines().find_map(|line| line.split_once("Collected : "));
+    collected.expect("callgrind reports").1.trim().parse().unwrap()
+}
+
+/// `calls` times one operation inside one transaction, on jobs that are ready for it.
+fn run(operation: &str, function: bool, calls: usize) {
+    let scratch = common::Scratch::new();
+    let conn = scratch.loaded();
+    conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
+    conn.query_row("SELECT fence_init()", [], |_| Ok(())).unwrap();
+    conn.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for i in 0..MANY {
+        let id = id(i);
+        conn.query_row("SELECT fence_enqueue(?1)", [&id], |_| Ok(())).unwrap();
+        if operation != "claim" {
+            conn.query_row("SELECT fence_claim(?1, 'worker', 0, 10)", [&id], |_| Ok(())).unwrap();
+        }
+    }
+    let mut statement = prepare(&conn, operation, function);
+    for i in 0..calls {
+        let id = id(i);
+        let answer = match operation {
+            "claim" => step(&mut statement, (&id, "worker", 1.5, 30.0)),
+            "renew" => step(&mut statement, (&id, "worker", 1, 1.5, 30.0)),
+            _ => step(&mut statement, (&id, "worker", 1, 1.5, "result")),
+        };
+        assert_eq!(answer, if function || operation == "claim" { Some(1) } else { None });
+        assert_eq!(conn.changes(), 1);
+    }
+    drop(statement);
+    conn.execute_batch("COMMIT").unwrap();
+}
+
+fn id(i: usize) -> String {
+    format!("job-{i:05}")
+}
+
+fn prepare<'c>(conn: &'c Connection, operation: &str, function: bool) -> Statement<'c> {
+    let sql = match (operation, function) {
+        ("claim", true) => "SELECT fence_claim(?1, ?2, ?3, ?4)",
+        ("renew", true) => "SELECT fence_renew(?1, ?2, ?3, ?4, ?5)",
+        (_, true) => "SELECT fence_complete(?1, ?2, ?3, ?4, ?5)",
+        ("claim", false) => CLAIM,
+        ("renew", false) => RENEW,
+        (_, false) => COMPLETE,
+    };
+    conn.prepare(sql).unwrap()
+}
+
+fn step(statement: &mut Statement<'_>, arguments: impl rusqlite::Params) -> Option<i64> {
+    let mut rows = statement.query(arguments).unwrap();
+    let answer = rows.next().unwrap().map(|row| row.get(0).unwrap());
+    while rows.next().unwrap().is_some() {}
+    answer
+}
