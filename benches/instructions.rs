@@ -1,4 +1,5 @@
-//! What a SQL function costs beside the bare prepared statement of `sql/`, in instructions.
+//! What a SQL function costs beside the prepared statement of `sql/`, and that beside the same
+//! statement in a file without our triggers, in instructions.
 //!
 //! `cargo bench --bench instructions` runs itself under callgrind, each arm with two numbers of
 //! calls; the difference is the calls alone. Needs valgrind. The same numbers come out however
@@ -20,17 +21,23 @@ const COMPLETE: &str = include_str!("../sql/complete.sql");
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, operation, arm, calls] = &arguments[..] {
-        return run(operation, arm == "function", calls.parse().unwrap());
+        return run(operation, arm, calls.parse().unwrap());
     }
     common::extension(); // built before anything is counted
-    println!("{:10} {:>8} {:>9} {:>6}", "operation", "bare", "function", "ratio");
+    println!(
+        "{:10} {:>12} {:>12} {:>6} {:>12} {:>6}",
+        "operation", "no triggers", "statement", "ratio", "function", "ratio"
+    );
     for operation in ["claim", "renew", "complete"] {
         let per_call = |arm: &str| {
             (count(operation, arm, MANY) - count(operation, arm, FEW)) / (MANY - FEW) as u64
         };
-        let (bare, function) = (per_call("bare"), per_call("function"));
-        let ratio = function as f64 / bare as f64;
-        println!("{operation:10} {bare:>8} {function:>9} {ratio:>6.2}");
+        let [bare, statement, function] = ["bare", "statement", "function"].map(per_call);
+        println!(
+            "{operation:10} {bare:>12} {statement:>12} {:>6.2} {function:>12} {:>6.2}",
+            statement as f64 / bare as f64,
+            function as f64 / statement as f64
+        );
     }
 }
 
@@ -48,11 +55,15 @@ fn count(operation: &str, arm: &str, calls: usize) -> u64 {
 }
 
 /// `calls` times one operation inside one transaction, on jobs that are ready for it.
-fn run(operation: &str, function: bool, calls: usize) {
+fn run(operation: &str, arm: &str, calls: usize) {
+    let function = arm == "function";
     let scratch = common::Scratch::new();
     let conn = scratch.loaded();
     conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
     conn.query_row("SELECT fence_init()", [], |_| Ok(())).unwrap();
+    if arm == "bare" {
+        drop_triggers(&conn);
+    }
     conn.execute_batch("BEGIN IMMEDIATE").unwrap();
     for i in 0..MANY {
         let id = id(i);
@@ -74,6 +85,17 @@ fn run(operation: &str, function: bool, calls: usize) {
     }
     drop(statement);
     conn.execute_batch("COMMIT").unwrap();
+}
+
+fn drop_triggers(conn: &Connection) {
+    let sql = "SELECT name FROM sqlite_master WHERE type = 'trigger'";
+    let mut statement = conn.prepare(sql).unwrap();
+    let names = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let names: Vec<_> = names.map(Result::unwrap).collect();
+    assert!(!names.is_empty());
+    for name in names {
+        conn.execute_batch(&format!("DROP TRIGGER {name}")).unwrap();
+    }
 }
 
 fn id(i: usize) -> String {

@@ -5,4 +5,4 @@ INSERT INTO main.jobs(id)
 SELECT ?1
  WHERE typeof(?1) = 'text' AND ?1 <> ''          -- TEXT PRIMARY KEY alone admits NULL and BLOB
    AND instr(?1, char(0)) = 0                    -- many clients cut text at the first NUL
-    ON CONFLICT(id) DO NOTHING;                  -- a second enqueue keeps lease, fence and result
+   AND NOT EXISTS (SELECT 1 FROM main.jobs WHERE id = ?1);  -- keeps lease, fence and result

@@ -18,9 +18,18 @@ pub(crate) fn name(function: &str, argument: &str, value: &str) -> Result<()> {
 }
 
 /// The pair with which a worker shows that it holds a job.
+#[cfg(not(feature = "loadable"))]
 pub(crate) fn holder(function: &str, id: &str, owner: &str) -> Result<()> {
     name(function, "id", id)?;
     name(function, "owner", owner)
+}
+
+/// A number of things: greater than 0.
+pub(crate) fn count(function: &str, argument: &str, value: i64) -> Result<()> {
+    if value > 0 {
+        return Ok(());
+    }
+    Err(Error::invalid(function, format_args!("{argument} must be greater than 0, got {value}")))
 }
 
 /// A moment: any finite number of seconds.

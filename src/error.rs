@@ -2,6 +2,9 @@
 use rusqlite::ffi;
 use std::fmt;
 
+use crate::args::Quoted;
+use crate::Standing;
+
 /// Shorthand for a result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -23,6 +26,15 @@ pub enum Error {
     ReadOnly(rusqlite::Error),
     /// The file has no table `jobs`: call [`init_db`](crate::init_db) or `fence_init()` first.
     NotInitialised(rusqlite::Error),
+    /// The lease that a write depends on is not held; the write was rolled back.
+    NotHeld {
+        /// The job.
+        id: String,
+        /// Why not.
+        standing: Standing,
+    },
+    /// An error of the caller's own, out of the closure of [`Lease::write`](crate::Lease::write).
+    Caller(Box<dyn std::error::Error + Send + Sync>),
     /// Any other error of SQLite.
     Sqlite(rusqlite::Error),
 }
@@ -31,6 +43,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::InvalidArgument(sentence) => f.write_str(sentence),
+            Error::NotHeld { id, standing } => {
+                write!(f, "the lease on job {} is not held: {standing}", Quoted(id))
+            }
+            Error::Caller(e) => e.fmt(f),
             Error::Busy(e) | Error::ReadOnly(e) | Error::Sqlite(e) => message(e, f),
             Error::NotInitialised(e) => {
                 message(e, f)?;
@@ -53,7 +69,8 @@ fn message(error: &rusqlite::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::InvalidArgument(_) => None,
+            Error::InvalidArgument(_) | Error::NotHeld { .. } => None,
+            Error::Caller(e) => Some(&**e),
             Error::Busy(e) | Error::ReadOnly(e) | Error::NotInitialised(e) | Error::Sqlite(e) => {
                 Some(e)
             }
@@ -79,7 +96,8 @@ impl Error {
     /// SQLite's extended result code, or `SQLITE_ERROR` (1) where SQLite was not asked.
     pub fn extended_code(&self) -> i32 {
         match self {
-            Error::InvalidArgument(_) => ffi::SQLITE_ERROR,
+            Error::InvalidArgument(_) | Error::Caller(_) => ffi::SQLITE_ERROR,
+            Error::NotHeld { .. } => ffi::SQLITE_CONSTRAINT,
             Error::Busy(e) | Error::ReadOnly(e) | Error::NotInitialised(e) | Error::Sqlite(e) => {
                 e.sqlite_error().map_or(ffi::SQLITE_ERROR, |e| e.extended_code)
             }

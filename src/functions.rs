@@ -1,6 +1,6 @@
 //! The SQL functions: one row of the table for each name and number of arguments.
 use crate::host::{Answer, Call};
-use crate::{args, json, protocol, schema, Result};
+use crate::{args, guard, json, protocol, schema, Result};
 
 /// A function as SQLite knows it.
 pub(crate) struct Function {
@@ -38,6 +38,16 @@ pub(crate) static FUNCTIONS: &[Function] = &[
     writes("fence_complete", 4, |call| complete(call, false)),
     writes("fence_complete", 5, |call| complete(call, true)),
     writes("fence_release", 3, release),
+    reads("fence_check", 3, |call| check(call, false)),
+    reads("fence_check", 4, |call| check(call, true)),
+    reads("fence_assert", 3, |call| assert(call, false)),
+    reads("fence_assert", 4, |call| assert(call, true)),
+    writes("fence_purge", 2, purge),
+    writes("fence_restore", 0, |call| restore(call, 1_000_000_000)),
+    writes("fence_restore", 1, |call| restore(call, call.integer(0, "bump")?)),
+    writes("fence_guard", 2, guard),
+    writes("fence_unguard", 1, unguard),
+    writes("fence_pass", 2, pass),
     reads("fence_version", 0, |_| Ok(Answer::Text(crate::VERSION.into()))),
     reads("fence_debug", 0, |_| Ok(Answer::Text(crate::debug()))),
 ];
@@ -49,7 +59,7 @@ impl From<bool> for Answer {
 }
 
 fn init(call: &Call) -> Result<Answer> {
-    schema::init(call.session()?.connection(), call.name())?;
+    schema::init(call.session()?, call.name())?;
     Ok(true.into())
 }
 
@@ -87,6 +97,54 @@ fn complete(call: &Call, now_given: bool) -> Result<Answer> {
 fn release(call: &Call) -> Result<Answer> {
     let (id, owner, fence) = holder(call)?;
     Ok(protocol::release(call.session()?, id, owner, fence)?.into())
+}
+
+fn check(call: &Call, now_given: bool) -> Result<Answer> {
+    let (id, owner, fence) = holder(call)?;
+    let now = if now_given { Some(moment(call, 3)?) } else { None };
+    let standing = protocol::check(call.session()?, id, owner, fence, now)?;
+    Ok(Answer::Text(standing.to_string()))
+}
+
+fn assert(call: &Call, now_given: bool) -> Result<Answer> {
+    let (id, owner, fence) = holder(call)?;
+    let now = if now_given { Some(moment(call, 3)?) } else { None };
+    // In autocommit the lease could be taken over between this call and the write it is for.
+    if !call.in_transaction() {
+        return Err(call.invalid("needs a transaction, begin one with BEGIN IMMEDIATE"));
+    }
+    protocol::assert(call.session()?, id, owner, fence, now)?;
+    Ok(true.into())
+}
+
+fn purge(call: &Call) -> Result<Answer> {
+    let before = call.number(0, "before")?;
+    args::moment(call.name(), "before", before)?;
+    let limit = call.integer(1, "limit")?;
+    args::count(call.name(), "limit", limit)?;
+    Ok(Answer::Integer(protocol::purge(call.session()?, before, limit)? as i64))
+}
+
+fn restore(call: &Call, bump: i64) -> Result<Answer> {
+    args::count(call.name(), "bump", bump)?;
+    protocol::restore(call.session()?, call.name(), bump)?;
+    Ok(true.into())
+}
+
+fn guard(call: &Call) -> Result<Answer> {
+    let (table, job) = (call.text(0, "table")?, call.text(1, "job_column")?);
+    Ok(guard::guard(call.session()?, table, job)?.into())
+}
+
+fn unguard(call: &Call) -> Result<Answer> {
+    let table = call.text(0, "table")?;
+    Ok(guard::unguard(call.session()?, table)?.into())
+}
+
+fn pass(call: &Call) -> Result<Answer> {
+    let (resource, fence) = (call.text(0, "resource")?, call.integer(1, "fence")?);
+    args::count(call.name(), "fence", fence)?;
+    Ok(protocol::pass(call.session()?, resource, fence)?.into())
 }
 
 /// The arguments (id, owner, fence), with which a worker shows that it holds a job.

@@ -230,11 +230,17 @@ impl<'a> Call<'a> {
         Ok(&self.host.session)
     }
 
+    /// Whether what is read now can still be true when a later write of the caller commits:
+    /// in a transaction, or in a trigger.
+    pub(crate) fn in_transaction(&self) -> bool {
+        !self.host.session.connection().is_autocommit() || self.host.inside_a_write()
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         self.function.name
     }
 
-    fn invalid(&self, what: impl std::fmt::Display) -> Error {
+    pub(crate) fn invalid(&self, what: impl std::fmt::Display) -> Error {
         Error::invalid(self.function.name, what)
     }
 

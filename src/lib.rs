@@ -16,13 +16,17 @@ mod error;
 #[cfg(feature = "loadable")]
 mod extension;
 mod functions;
+mod guard;
 mod host;
 mod json;
+#[cfg(not(feature = "loadable"))]
+mod lease;
 #[cfg(not(feature = "loadable"))]
 mod paths;
 mod protocol;
 mod schema;
 mod session;
+mod standing;
 mod statements;
 #[cfg(not(feature = "loadable"))]
 mod store;
@@ -31,10 +35,14 @@ pub use error::{Error, Result};
 #[cfg(feature = "loadable")]
 pub use extension::sqlite3_fence_init;
 #[cfg(not(feature = "loadable"))]
-pub use paths::{claim, claim_many, complete, enqueue, init_db, release, renew, state};
-pub use protocol::JobState;
+pub use lease::{Lease, Transaction};
 #[cfg(not(feature = "loadable"))]
-pub use store::{Durability, Lease, Options, Store};
+pub use paths::{claim, claim_many, complete, enqueue, init_db, release, renew, state};
+#[cfg(not(feature = "loadable"))]
+pub use protocol::JobState;
+pub use standing::Standing;
+#[cfg(not(feature = "loadable"))]
+pub use store::{Durability, Options, Store};
 
 /// What `fence_version()` answers.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
@@ -47,6 +55,19 @@ pub(crate) fn debug() -> String {
         rusqlite::ffi::SQLITE_VERSION.to_str().unwrap_or("?"),
         rusqlite::version(),
     )
+}
+
+/// The gate of a second store: whether a write with this fence may go on, on a connection to the
+/// database that the write is for. True if no higher fence of `resource` was let through before;
+/// it is remembered. Call it in the transaction of the write itself. The first call in a file
+/// makes the table `fence_gate`.
+#[cfg(not(feature = "loadable"))]
+pub fn pass(conn: &rusqlite::Connection, resource: &str, fence: i64) -> Result<bool> {
+    args::name("pass", "resource", resource)?;
+    args::count("pass", "fence", fence)?;
+    // SAFETY: the reference outlives the session, which forgets its statements at the end.
+    let borrowed = unsafe { rusqlite::Connection::from_handle(conn.handle()) }?;
+    protocol::pass(&session::Session::new(borrowed), resource, fence)
 }
 
 /// Adds the `fence_*` SQL functions to a connection of your own.

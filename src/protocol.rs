@@ -3,7 +3,8 @@ use rusqlite::ToSql;
 use std::borrow::Cow;
 
 use crate::session::Session;
-use crate::Result;
+use crate::standing::Standing;
+use crate::{Error, Result};
 
 /// The statements that a session keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,11 @@ pub(crate) enum Operation {
     Complete,
     CompleteByClock,
     Release,
+    Lock,
+    Check,
+    CheckByClock,
+    Purge,
+    Pass,
 }
 
 /// Unix seconds with milliseconds. SQLite reads the clock when the statement first asks for it,
@@ -25,37 +31,60 @@ pub(crate) enum Operation {
 const CLOCK: &str = include_str!("../sql/clock.sql");
 
 impl Operation {
-    pub(crate) const COUNT: usize = Operation::Release as usize + 1;
+    pub(crate) const COUNT: usize = Operation::Pass as usize + 1;
 
-    /// The files of `sql/` that a client without the extension runs.
-    pub(crate) const FILES: [(&'static str, &'static str); 7] = [
+    /// The files of `sql/`, for clients without the extension.
+    pub(crate) const FILES: &'static [(&'static str, &'static str)] = &[
         ("schema", include_str!("../sql/schema.sql")),
+        ("enforce", include_str!("../sql/enforce.sql")),
+        ("status", include_str!("../sql/status.sql")),
         ("enqueue", include_str!("../sql/enqueue.sql")),
         ("state", include_str!("../sql/state.sql")),
         ("claim", include_str!("../sql/claim.sql")),
         ("renew", include_str!("../sql/renew.sql")),
         ("complete", include_str!("../sql/complete.sql")),
         ("release", include_str!("../sql/release.sql")),
+        ("lock", include_str!("../sql/lock.sql")),
+        ("check", include_str!("../sql/check.sql")),
+        ("purge_index", include_str!("../sql/purge_index.sql")),
+        ("purge", include_str!("../sql/purge.sql")),
+        ("restore", include_str!("../sql/restore.sql")),
+        ("guard", include_str!("../sql/guard.sql")),
+        ("gate", include_str!("../sql/gate.sql")),
+        ("pass", include_str!("../sql/pass.sql")),
     ];
 
     pub(crate) fn sql(self) -> Cow<'static, str> {
         use Operation::*;
+        let file = |name| Cow::Borrowed(file(name));
         let by_clock = |text: &str, now: &str| Cow::Owned(text.replace(now, CLOCK.trim_end()));
         match self {
-            Enqueue => include_str!("../sql/enqueue.sql").into(),
-            State => include_str!("../sql/state.sql").into(),
-            Claim => include_str!("../sql/claim.sql").into(),
-            Renew => include_str!("../sql/renew.sql").into(),
-            Complete => include_str!("../sql/complete.sql").into(),
-            Release => include_str!("../sql/release.sql").into(),
+            Enqueue => file("enqueue"),
+            State => file("state"),
+            Claim => file("claim"),
+            Renew => file("renew"),
+            Complete => file("complete"),
+            Release => file("release"),
+            Lock => file("lock"),
+            Check => file("check"),
+            Purge => file("purge"),
+            Pass => file("pass"),
             ClaimByClock => by_clock(&Claim.sql(), "?3"),
             RenewByClock => by_clock(&Renew.sql(), "?4"),
             CompleteByClock => by_clock(&Complete.sql(), "?4"),
+            CheckByClock => by_clock(&Check.sql(), "?4"),
         }
     }
 }
 
+/// The text of `sql/<name>.sql`.
+pub(crate) fn file(name: &str) -> &'static str {
+    let mut files = Operation::FILES.iter();
+    files.find(|(file, _)| *file == name).expect("a file of sql/").1
+}
+
 /// A job as `state` answers it.
+#[cfg(not(feature = "loadable"))]
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct JobState {
@@ -76,6 +105,7 @@ pub struct JobState {
 /// What a claim answers: the fencing token and the end of the lease.
 pub(crate) struct Claimed {
     pub fence: i64,
+    #[cfg_attr(feature = "loadable", allow(dead_code))]
     pub until: f64,
 }
 
@@ -98,6 +128,7 @@ pub(crate) fn state<T>(
     })
 }
 
+#[cfg(not(feature = "loadable"))]
 pub(crate) fn job_state(session: &Session, id: &str) -> Result<Option<JobState>> {
     state(session, id, |row| {
         Ok(JobState {
@@ -189,18 +220,115 @@ pub(crate) fn release(session: &Session, id: &str, owner: &str, fence: i64) -> R
     changed(session, Operation::Release, &[(1, &id), (2, &owner), (3, &fence)])
 }
 
-/// Runs a statement that answers by the number of rows it changed.
+/// The word for how a lease stands.
+pub(crate) fn check(
+    session: &Session,
+    id: &str,
+    owner: &str,
+    fence: i64,
+    now: Now,
+) -> Result<Standing> {
+    let operation = match now {
+        Some(_) => Operation::Check,
+        None => Operation::CheckByClock,
+    };
+    session.with(operation, |statement| {
+        statement.raw_bind_parameter(1, id)?;
+        statement.raw_bind_parameter(2, owner)?;
+        statement.raw_bind_parameter(3, fence)?;
+        if let Some(now) = now {
+            statement.raw_bind_parameter(4, now)?;
+        }
+        let mut rows = statement.raw_query();
+        let row = rows.next()?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+        row.get(0)
+    })
+}
+
+/// An error unless the lease is held, and held it stays until the transaction ends.
+pub(crate) fn assert(session: &Session, id: &str, owner: &str, fence: i64, now: Now) -> Result<()> {
+    session.lock()?;
+    match check(session, id, owner, fence, now)? {
+        Standing::Held => Ok(()),
+        standing => Err(Error::NotHeld { id: id.into(), standing }),
+    }
+}
+
+/// Deletes done jobs and tells how many. The first call in a file makes the index.
+pub(crate) fn purge(session: &Session, before: f64, limit: i64) -> Result<usize> {
+    made(session, "no such index: fence_done", "purge_index", || {
+        count(session, Operation::Purge, &[(1, &before), (2, &limit)])
+    })
+}
+
+/// Lets every fence of the file grow by `bump`.
+pub(crate) fn restore(session: &Session, function: &str, bump: i64) -> Result<()> {
+    let conn = session.connection();
+    session.atomically(|| {
+        let highest: i64 = conn.query_row(
+            "SELECT max(fence, (SELECT coalesce(max(fence), 0) FROM main.jobs))
+               FROM main.fence_floor",
+            [],
+            |row| row.get(0),
+        )?;
+        if highest.checked_add(bump).is_none() {
+            return Err(Error::invalid(
+                function,
+                format_args!("bump {bump} is too much for the highest fence, {highest}"),
+            ));
+        }
+        for statement in file("restore").split("\n\n") {
+            conn.execute(statement, [bump])?;
+        }
+        Ok(())
+    })
+}
+
+/// Whether a write with this fence may go on. The first call in a file makes the gate's table.
+pub(crate) fn pass(session: &Session, resource: &str, fence: i64) -> Result<bool> {
+    made(session, "no such table: main.fence_gate", "gate", || {
+        changed(session, Operation::Pass, &[(1, &resource), (2, &fence)])
+    })
+}
+
+/// Runs `body`, and once more after making what it misses.
+fn made<T>(
+    session: &Session,
+    missing: &str,
+    file_name: &str,
+    body: impl Fn() -> Result<T>,
+) -> Result<T> {
+    match body() {
+        Err(e) if e.to_string().starts_with(missing) => {
+            session.connection().execute_batch(file(file_name))?;
+            body()
+        }
+        answer => answer,
+    }
+}
+
+/// Whether a statement changed its row.
 fn changed(
     session: &Session,
     operation: Operation,
     parameters: &[(usize, &dyn ToSql)],
 ) -> Result<bool> {
+    Ok(count(session, operation, parameters)? > 0)
+}
+
+/// Runs a statement that answers by the number of rows it changed.
+fn count(
+    session: &Session,
+    operation: Operation,
+    parameters: &[(usize, &dyn ToSql)],
+) -> Result<usize> {
     session.with(operation, |statement| {
         for (index, value) in parameters {
             statement.raw_bind_parameter(*index, value)?;
         }
         let rows = statement.raw_execute()?;
+        // A large result is not kept for the statement's next use.
         statement.clear_bindings();
-        Ok(rows > 0)
+        Ok(rows)
     })
 }

@@ -1,9 +1,9 @@
-//! Making the job table, and telling a foreign table of that name from ours.
+//! Making and upgrading what a database needs: the job table, and what the file itself refuses.
 use rusqlite::Connection;
 
+use crate::protocol::file;
+use crate::session::Session;
 use crate::{Error, Result};
-
-const SCHEMA: &str = include_str!("../sql/schema.sql");
 
 const COLUMNS: [(&str, &str); 6] = [
     ("id", "TEXT"),
@@ -14,29 +14,104 @@ const COLUMNS: [(&str, &str); 6] = [
     ("done", "INTEGER"),
 ];
 
-/// Creates what is missing. Harmless to repeat, also from two processes at once.
-pub(crate) fn init(conn: &Connection, function: &str) -> Result<()> {
-    if present(conn)?.is_none() {
-        conn.execute_batch(SCHEMA)?;
+/// Creates what is missing and replaces triggers and views of another version. Harmless to
+/// repeat, also from two processes at once; writes nothing where nothing is to be done.
+pub(crate) fn init(session: &Session, function: &str) -> Result<()> {
+    let conn = session.connection();
+    if kind(conn, "jobs")?.is_none() {
+        conn.execute_batch(file("schema"))?;
     }
     // Looked at again: another program may have made a table of its own in between.
-    match present(conn)? {
-        Some(kind) if kind != "table" => Err(Error::invalid(
-            function,
-            format_args!("the database has a {kind} named jobs, a table is needed"),
-        )),
-        _ => check_columns(conn, function),
+    match kind(conn, "jobs")? {
+        Some(kind) if kind != "table" => {
+            return Err(Error::invalid(
+                function,
+                format_args!("the database has a {kind} named jobs, a table is needed"),
+            ))
+        }
+        _ => check_columns(conn, function)?,
+    }
+    if up_to_date(conn, function)? {
+        return Ok(());
+    }
+    session.atomically(|| {
+        for statement in statements() {
+            if let Some(object) = Object::of(statement) {
+                object.replace(conn, function)?;
+            } else {
+                conn.execute_batch(statement)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn up_to_date(conn: &Connection, function: &str) -> Result<bool> {
+    for object in statements().filter_map(Object::of) {
+        if !object.present(conn, function)? {
+            return Ok(false);
+        }
+    }
+    Ok(conn.query_row("SELECT EXISTS (SELECT 1 FROM main.fence_floor)", [], |row| row.get(0))?)
+}
+
+/// The statements of the files, which an empty line separates.
+fn statements() -> impl Iterator<Item = &'static str> {
+    [file("enforce"), file("status")].into_iter().flat_map(|text| text.split("\n\n"))
+}
+
+/// A `CREATE <kind> IF NOT EXISTS main.<name>..` of the files.
+struct Object {
+    kind: &'static str,
+    name: &'static str,
+    /// From the name on, as SQLite stores it.
+    definition: &'static str,
+    statement: &'static str,
+}
+
+impl Object {
+    fn of(statement: &'static str) -> Option<Object> {
+        let (_, create) = statement.split_once("CREATE ")?;
+        let (kind, rest) = create.split_once(" IF NOT EXISTS main.")?;
+        let name = &rest[..rest.find(|c: char| c != '_' && !c.is_ascii_alphanumeric())?];
+        let definition = rest.trim_end().trim_end_matches(';');
+        Some(Object { kind, name, definition, statement })
+    }
+
+    /// Whether the file has this object in this version. A table is never replaced.
+    fn present(&self, conn: &Connection, function: &str) -> Result<bool> {
+        let Some((kind, sql)) = stored(conn, self.name)? else { return Ok(false) };
+        if !kind.eq_ignore_ascii_case(self.kind) {
+            return Err(Error::invalid(
+                function,
+                format_args!("the database has a {kind} named {}", self.name),
+            ));
+        }
+        Ok(self.kind == "TABLE" || sql.ends_with(self.definition))
+    }
+
+    fn replace(&self, conn: &Connection, function: &str) -> Result<()> {
+        if !self.present(conn, function)? {
+            if self.kind != "TABLE" {
+                conn.execute_batch(&format!("DROP {} IF EXISTS main.{}", self.kind, self.name))?;
+            }
+            conn.execute_batch(self.statement)?;
+        }
+        Ok(())
     }
 }
 
-/// What main.jobs is: a table, a view, or nothing.
-fn present(conn: &Connection) -> Result<Option<String>> {
+/// Type and text of an object in main.
+fn stored(conn: &Connection, name: &str) -> Result<Option<(String, String)>> {
     let mut statement = conn.prepare(
-        "SELECT type FROM main.sqlite_master
-          WHERE name = 'jobs' COLLATE NOCASE AND type IN ('table', 'view')",
+        "SELECT type, coalesce(sql, '') FROM main.sqlite_master WHERE name = ?1 COLLATE NOCASE",
     )?;
-    let mut rows = statement.query([])?;
-    Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
+    let mut rows = statement.query([name])?;
+    Ok(rows.next()?.map(|row| Ok::<_, rusqlite::Error>((row.get(0)?, row.get(1)?))).transpose()?)
+}
+
+fn kind(conn: &Connection, name: &str) -> Result<Option<String>> {
+    Ok(stored(conn, name)?.map(|(kind, _)| kind))
 }
 
 fn check_columns(conn: &Connection, function: &str) -> Result<()> {
@@ -45,11 +120,11 @@ fn check_columns(conn: &Connection, function: &str) -> Result<()> {
     let found = statement
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?)))?
         .collect::<rusqlite::Result<Vec<(String, String, i64)>>>()?;
-    let ours = found.len() == COLUMNS.len()
-        && found.iter().zip(COLUMNS).enumerate().all(|(i, ((name, kind, pk), ours))| {
-            (name.as_str(), kind.as_str()) == ours && *pk == i64::from(i == 0)
-        });
-    if ours {
+    let expected = COLUMNS
+        .iter()
+        .enumerate()
+        .map(|(i, (name, kind))| ((*name).to_owned(), (*kind).to_owned(), i64::from(i == 0)));
+    if found.iter().cloned().eq(expected) {
         return Ok(());
     }
     let list = |columns: &mut dyn Iterator<Item = String>| columns.collect::<Vec<_>>().join(", ");

@@ -51,6 +51,28 @@ impl Session {
         Ok(body(kept.as_mut().expect("prepared above"))?)
     }
 
+    /// Runs `body` so that all of it counts or nothing: inside the caller's transaction, or in
+    /// one of its own.
+    pub(crate) fn atomically<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.conn.execute_batch("SAVEPOINT fence")?;
+        let done = self.lock().and_then(|()| body()).and_then(|answer| {
+            self.conn.execute_batch("RELEASE fence")?;
+            Ok(answer)
+        });
+        if done.is_err() {
+            // An error that rolled everything back has taken the savepoint along.
+            let _ = self.conn.execute_batch("ROLLBACK TO fence; RELEASE fence");
+        }
+        done
+    }
+
+    /// Takes the write lock before anything is read: a transaction that reads first cannot wait
+    /// for a writer, it fails with SQLITE_BUSY_SNAPSHOT.
+    pub(crate) fn lock(&self) -> Result<()> {
+        self.with(Operation::Lock, |statement| statement.raw_execute())?;
+        Ok(())
+    }
+
     /// Finalizes the kept statements, so that the connection can close.
     pub(crate) fn forget_statements(&self) {
         for kept in &self.kept {

@@ -1,5 +1,6 @@
-//! The Rust API: a kept connection, and leases that came out of a commit.
+//! The Rust API: a database behind one kept connection.
 use rusqlite::{Connection, OpenFlags};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use crate::claim_many::Pool;
 use crate::protocol::{self, JobState};
 use crate::session::Session;
-use crate::{args, busy, schema, Result};
+use crate::{args, busy, guard, schema, Error, Lease, Result, Standing};
 
 /// What a commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +83,7 @@ impl Store {
             }
             // After a reader that pinned it, the log shrinks again.
             conn.pragma_update(None, "journal_size_limit", 16 << 20)?;
-            schema::init(conn, "init_db")
+            schema::init(session, "init_db")
         })?;
         Ok(store)
     }
@@ -99,8 +100,9 @@ impl Store {
         }
     }
 
-    fn with<T>(&self, body: impl FnOnce(&Session) -> Result<T>) -> Result<T> {
+    pub(crate) fn with<T>(&self, body: impl FnOnce(&Session) -> Result<T>) -> Result<T> {
         let Inner { path, create, options, session, .. } = &*self.inner;
+        let _entered = Entered::new(&self.inner)?;
         // A panic leaves no statement half done: each is reset when it goes out of scope.
         let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
         busy::within(options.busy_timeout, || {
@@ -216,6 +218,78 @@ impl Store {
         args::holder("release", id, owner)?;
         self.with(|session| protocol::release(session, id, owner, fence))
     }
+
+    /// How a lease stands, and so why another call answered `None` or `false`.
+    pub fn check(
+        &self,
+        id: &str,
+        owner: &str,
+        fence: i64,
+        now: impl Into<Option<f64>>,
+    ) -> Result<Standing> {
+        let now = now.into();
+        args::holder("check", id, owner)?;
+        now.map_or(Ok(()), |now| args::moment("check", "now", now))?;
+        self.with(|session| protocol::check(session, id, owner, fence, now))
+    }
+
+    /// Deletes at most `limit` done jobs whose lease ended before `before` (seconds), the oldest
+    /// first, and tells how many. Each call is one short transaction; the first one in a file
+    /// makes the index that finds them.
+    pub fn purge(&self, before: f64, limit: i64) -> Result<usize> {
+        args::moment("purge", "before", before)?;
+        args::count("purge", "limit", limit)?;
+        self.with(|session| protocol::purge(session, before, limit))
+    }
+
+    /// To be called once on a file that was restored from a backup, or copied to go its own way:
+    /// every fence grows by `bump`, which must be more than were handed out since the copy was
+    /// made, and every lease is cleared. Done jobs stay done.
+    pub fn restore(&self, bump: i64) -> Result<()> {
+        args::count("restore", "bump", bump)?;
+        self.with(|session| protocol::restore(session, "restore", bump))
+    }
+
+    /// Fences a table of your own: from now on its rows are written only with the current fence
+    /// of the job that `job_column` names, stated in the column `fence` which this adds. False if
+    /// the table was guarded so already.
+    pub fn guard(&self, table: &str, job_column: &str) -> Result<bool> {
+        self.with(|session| guard::guard(session, table, job_column))
+    }
+
+    /// Takes the guard away again. False if there was none. The column `fence` stays.
+    pub fn unguard(&self, table: &str) -> Result<bool> {
+        self.with(|session| guard::unguard(session, table))
+    }
+}
+
+thread_local! {
+    /// The stores in which a call of this thread is under way.
+    static ENTERED: RefCell<Vec<*const Inner>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A thread that waited for its own call would wait for ever.
+struct Entered;
+
+impl Entered {
+    fn new(inner: &Inner) -> Result<Self> {
+        let inner: *const Inner = inner;
+        ENTERED.with_borrow_mut(|entered| {
+            if entered.contains(&inner) {
+                let sentence = "the store was called inside Lease::write, use its transaction";
+                return Err(Error::InvalidArgument(sentence.into()));
+            }
+            entered.push(inner);
+            Ok(Entered)
+        })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // Calls end in the reverse order of their beginning.
+        ENTERED.with_borrow_mut(Vec::pop);
+    }
 }
 
 fn check_claim(function: &str, id: &str, now: protocol::Now, ttl: f64) -> Result<()> {
@@ -253,61 +327,4 @@ pub(crate) fn open_session(path: &Path, options: Options, create: OpenFlags) -> 
     };
     conn.pragma_update(None, "synchronous", synchronous)?;
     Ok(Session::new(conn))
-}
-
-/// A claim that was committed. It ends at [`until`](Lease::until) or with the first call that
-/// answers false; nothing happens when it is dropped.
-#[derive(Clone, Debug)]
-pub struct Lease {
-    store: Store,
-    id: String,
-    owner: String,
-    fence: i64,
-    until: f64,
-}
-
-impl Lease {
-    /// The job's id.
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// Who holds the lease.
-    pub fn owner(&self) -> &str {
-        &self.owner
-    }
-
-    /// The fencing token: higher than that of every earlier claim of this job.
-    pub fn fence(&self) -> i64 {
-        self.fence
-    }
-
-    /// The end of the lease as this value knows it, in seconds on the clock of the claim.
-    pub fn until(&self) -> f64 {
-        self.until
-    }
-
-    /// Sets the end of the lease to `now + ttl`; see [`Store::renew`].
-    pub fn renew(&mut self, now: impl Into<Option<f64>>, ttl: f64) -> Result<bool> {
-        let now = now.into();
-        let renewed = self.store.renew(&self.id, &self.owner, self.fence, now, ttl)?;
-        if renewed {
-            self.until = now.unwrap_or_else(args::clock) + ttl;
-        }
-        Ok(renewed)
-    }
-
-    /// Stores the result and finishes the job; see [`Store::complete`].
-    pub fn complete<'a>(
-        &self,
-        now: impl Into<Option<f64>>,
-        result: impl Into<Option<&'a str>>,
-    ) -> Result<bool> {
-        self.store.complete(&self.id, &self.owner, self.fence, now, result)
-    }
-
-    /// Gives the job back; see [`Store::release`].
-    pub fn release(&self) -> Result<bool> {
-        self.store.release(&self.id, &self.owner, self.fence)
-    }
 }
