@@ -60,7 +60,7 @@ unsafe fn load(db: *mut ffi::sqlite3, api: *mut ffi::sqlite3_api_routines) -> Re
     // SAFETY: the table is new enough for what rusqlite takes from it.
     unsafe { ffi::rusqlite_extension_init2(api) }.map_err(|e| format!("sqlite-fence: {e:?}"))?;
     // SAFETY: SQLite keeps the connection open while it loads us.
-    unsafe { host::register(db, FUNCTIONS) }.map_err(|e| format!("sqlite-fence: {e}"))
+    unsafe { host::register_on(db, FUNCTIONS) }.map_err(|e| format!("sqlite-fence: {e}"))
 }
 
 /// # Safety

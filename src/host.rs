@@ -52,10 +52,22 @@ impl Drop for Host {
 }
 
 /// Registers `functions` on a connection, once.
-///
+pub(crate) fn register(conn: &Connection, functions: &'static [Function]) -> rusqlite::Result<()> {
+    // SAFETY: the reference keeps the connection open during the call.
+    unsafe { register_on(conn.handle(), functions) }
+}
+
+/// Runs `body` in a session on somebody else's connection.
+#[cfg(not(feature = "loadable"))]
+pub(crate) fn borrow<T>(conn: &Connection, body: impl FnOnce(&Session) -> Result<T>) -> Result<T> {
+    // SAFETY: the reference outlives the session, which finalizes its statements at the end.
+    let borrowed = unsafe { Connection::from_handle(conn.handle()) }?;
+    body(&Session::new(borrowed))
+}
+
 /// # Safety
 /// `db` is an open connection, and the caller may use it now.
-pub(crate) unsafe fn register(
+pub(crate) unsafe fn register_on(
     db: *mut ffi::sqlite3,
     functions: &'static [Function],
 ) -> rusqlite::Result<()> {
@@ -71,7 +83,7 @@ pub(crate) unsafe fn register(
 }
 
 /// # Safety
-/// As for `register`.
+/// As for `register_on`.
 unsafe fn register_all(
     db: *mut ffi::sqlite3,
     functions: &'static [Function],

@@ -65,13 +65,10 @@ pub(crate) fn debug() -> String {
 pub fn pass(conn: &rusqlite::Connection, resource: &str, fence: i64) -> Result<bool> {
     args::name("pass", "resource", resource)?;
     args::count("pass", "fence", fence)?;
-    // SAFETY: the reference outlives the session, which forgets its statements at the end.
-    let borrowed = unsafe { rusqlite::Connection::from_handle(conn.handle()) }?;
-    protocol::pass(&session::Session::new(borrowed), resource, fence)
+    host::borrow(conn, |session| protocol::pass(session, resource, fence))
 }
 
 /// Adds the `fence_*` SQL functions to a connection of your own.
 pub fn register(conn: &rusqlite::Connection) -> Result<()> {
-    // SAFETY: the reference keeps the connection open during the call.
-    Ok(unsafe { host::register(conn.handle(), functions::FUNCTIONS) }?)
+    Ok(host::register(conn, functions::FUNCTIONS)?)
 }
