@@ -1,11 +1,11 @@
--- Deletes done jobs whose lease ended before a moment, the oldest first. Their fences live on in
+-- Deletes completed jobs whose lease ended before a moment, the oldest first. Their fences live on in
 -- the floor.
 --   ?1 before number, seconds
 --   ?2 limit  integer, how many at most
 -- Changes as many rows as it deleted.
 DELETE FROM main.jobs
  WHERE rowid IN (SELECT rowid FROM main.jobs INDEXED BY fence_done
-                  WHERE done <> 0                        -- unfinished jobs stay, however old
+                  WHERE done = 1     -- unfinished jobs and dead letters stay, however old
                     AND until < ?1
                     AND CAST(?1 AS DOUBLE PRECISION) = ?1 -- text and BLOB sort above every number
                   ORDER BY until

@@ -2,7 +2,7 @@
 --   owner   who holds the lease; NULL when nobody does
 --   until   the moment from which the job may be claimed (end of the lease), in seconds
 --   fence   the fencing token: grows by one at each claim and never falls
---   done    0 unfinished, 1 completed
+--   done    0 unfinished, 1 completed, 2 failed for good
 CREATE TABLE IF NOT EXISTS main.jobs(
   id     TEXT PRIMARY KEY,
   owner  TEXT,

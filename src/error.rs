@@ -24,7 +24,9 @@ pub enum Error {
     Busy(rusqlite::Error),
     /// The database, or this connection to it, can only be read.
     ReadOnly(rusqlite::Error),
-    /// The file has no table `jobs`: call [`init_db`](crate::init_db) or `fence_init()` first.
+    /// The file has no table `jobs`: call [`init_db`](crate::init_db) or `fence_init()` first. Or
+    /// it has no index for claiming what is due: [`Store::init_queue`](crate::Store::init_queue)
+    /// or `fence_init_queue()`.
     NotInitialised(rusqlite::Error),
     /// The lease that a write depends on is not held; the write was rolled back.
     NotHeld {
@@ -50,7 +52,8 @@ impl fmt::Display for Error {
             Error::Busy(e) | Error::ReadOnly(e) | Error::Sqlite(e) => message(e, f),
             Error::NotInitialised(e) => {
                 message(e, f)?;
-                f.write_str(" (fence_init() makes it)")
+                let maker = if is_missing_queue(e) { "fence_init_queue" } else { "fence_init" };
+                write!(f, " ({maker}() makes it)")
             }
         }
     }
@@ -64,6 +67,14 @@ fn message(error: &rusqlite::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         rusqlite::Error::SqlInputError { msg, .. } => f.write_str(msg),
         other => write!(f, "{other}"),
     }
+}
+
+fn is_missing_jobs(e: &rusqlite::Error) -> bool {
+    e.to_string().starts_with("no such table: main.jobs")
+}
+
+fn is_missing_queue(e: &rusqlite::Error) -> bool {
+    e.to_string().starts_with("no such index: fence_queue")
 }
 
 impl std::error::Error for Error {
@@ -84,7 +95,7 @@ impl From<rusqlite::Error> for Error {
         match primary {
             Some(ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED) => Error::Busy(e),
             Some(ffi::SQLITE_READONLY) => Error::ReadOnly(e),
-            Some(ffi::SQLITE_ERROR) if e.to_string().starts_with("no such table: main.jobs") => {
+            Some(ffi::SQLITE_ERROR) if is_missing_jobs(&e) || is_missing_queue(&e) => {
                 Error::NotInitialised(e)
             }
             _ => Error::Sqlite(e),

@@ -1,6 +1,11 @@
 //! The SQL functions: one row of the table for each name and number of arguments.
+use rusqlite::types::ToSqlOutput;
+
+use crate::batch::{self, Each};
 use crate::host::{Answer, Call};
-use crate::{args, guard, json, protocol, schema, Result};
+use crate::operation::file;
+use crate::protocol::{self, Now, Outcome};
+use crate::{args, guard, json, schema, Result};
 
 /// A function as SQLite knows it.
 pub(crate) struct Function {
@@ -29,15 +34,26 @@ const fn writes(
 
 pub(crate) static FUNCTIONS: &[Function] = &[
     writes("fence_init", 0, init),
+    writes("fence_init_queue", 0, init_queue),
     writes("fence_enqueue", 1, enqueue),
+    writes("fence_enqueue", 2, enqueue),
+    writes("fence_enqueue_batch", 1, enqueue_batch),
     reads("fence_state", 1, state),
     writes("fence_claim", 3, |call| claim(call, false)),
     writes("fence_claim", 4, |call| claim(call, true)),
     writes("fence_renew", 4, |call| renew(call, false)),
     writes("fence_renew", 5, |call| renew(call, true)),
-    writes("fence_complete", 4, |call| complete(call, false)),
-    writes("fence_complete", 5, |call| complete(call, true)),
+    writes("fence_renew_batch", 3, |call| renew_batch(call, false)),
+    writes("fence_renew_batch", 4, |call| renew_batch(call, true)),
+    writes("fence_complete", 4, |call| finish(call, Outcome::Complete, false)),
+    writes("fence_complete", 5, |call| finish(call, Outcome::Complete, true)),
+    writes("fence_complete_batch", 2, |call| complete_batch(call, false)),
+    writes("fence_complete_batch", 3, |call| complete_batch(call, true)),
+    writes("fence_fail", 4, |call| finish(call, Outcome::Fail, false)),
+    writes("fence_fail", 5, |call| finish(call, Outcome::Fail, true)),
+    writes("fence_requeue", 1, requeue),
     writes("fence_release", 3, release),
+    writes("fence_release", 4, release),
     reads("fence_check", 3, |call| check(call, false)),
     reads("fence_check", 4, |call| check(call, true)),
     reads("fence_assert", 3, |call| assert(call, false)),
@@ -63,9 +79,19 @@ fn init(call: &Call) -> Result<Answer> {
     Ok(true.into())
 }
 
+fn init_queue(call: &Call) -> Result<Answer> {
+    call.session()?.connection().execute_batch(file("queue"))?;
+    Ok(true.into())
+}
+
 fn enqueue(call: &Call) -> Result<Answer> {
     let id = call.text(0, "id")?;
-    Ok(protocol::enqueue(call.session()?, id)?.into())
+    Ok(protocol::enqueue(call.session()?, id, due(call, 1)?)?.into())
+}
+
+fn enqueue_batch(call: &Call) -> Result<Answer> {
+    let ids = call.text(0, "ids")?;
+    Ok(Answer::Integer(batch::enqueue(call.session()?, call.name(), ids)? as i64))
 }
 
 fn state(call: &Call) -> Result<Answer> {
@@ -86,29 +112,57 @@ fn renew(call: &Call, now_given: bool) -> Result<Answer> {
     Ok(protocol::renew(call.session()?, id, owner, fence, now, ttl)?.into())
 }
 
-fn complete(call: &Call, now_given: bool) -> Result<Answer> {
+fn renew_batch(call: &Call, now_given: bool) -> Result<Answer> {
+    let owner = call.text(0, "owner")?;
+    let (now, ttl) = lease(call, 1, now_given)?;
+    each(call, owner, now, Each::Renew { ttl }, 2 + usize::from(now_given))
+}
+
+fn complete_batch(call: &Call, now_given: bool) -> Result<Answer> {
+    let owner = call.text(0, "owner")?;
+    let now = if now_given { Some(moment(call, 1, "now")?) } else { None };
+    each(call, owner, now, Each::Complete, 1 + usize::from(now_given))
+}
+
+/// Answers a JSON array of 1 and 0, one for each item.
+fn each(call: &Call, owner: &str, now: Now, what: Each, items: usize) -> Result<Answer> {
+    let items = call.text(items, "items")?;
+    let answers = batch::each(call.session()?, call.name(), owner, now, what, items)?;
+    let answers: Vec<_> = answers.into_iter().map(|yes| if yes { "1" } else { "0" }).collect();
+    Ok(Answer::Text(format!("[{}]", answers.join(","))))
+}
+
+fn finish(call: &Call, outcome: Outcome, now_given: bool) -> Result<Answer> {
     let (id, owner, fence) = holder(call)?;
-    let now = if now_given { Some(moment(call, 3)?) } else { None };
-    let result = call.stored(3 + usize::from(now_given), "result")?;
-    let result = rusqlite::types::ToSqlOutput::Borrowed(result);
-    Ok(protocol::complete(call.session()?, id, owner, fence, now, &result)?.into())
+    let now = if now_given { Some(moment(call, 3, "now")?) } else { None };
+    let argument = match outcome {
+        Outcome::Complete => "result",
+        Outcome::Fail => "error",
+    };
+    let stored = ToSqlOutput::Borrowed(call.stored(3 + usize::from(now_given), argument)?);
+    Ok(protocol::finish(call.session()?, outcome, id, owner, fence, now, &stored)?.into())
+}
+
+fn requeue(call: &Call) -> Result<Answer> {
+    let id = call.text(0, "id")?;
+    Ok(protocol::requeue(call.session()?, id)?.into())
 }
 
 fn release(call: &Call) -> Result<Answer> {
     let (id, owner, fence) = holder(call)?;
-    Ok(protocol::release(call.session()?, id, owner, fence)?.into())
+    Ok(protocol::release(call.session()?, id, owner, fence, due(call, 3)?)?.into())
 }
 
 fn check(call: &Call, now_given: bool) -> Result<Answer> {
     let (id, owner, fence) = holder(call)?;
-    let now = if now_given { Some(moment(call, 3)?) } else { None };
+    let now = if now_given { Some(moment(call, 3, "now")?) } else { None };
     let standing = protocol::check(call.session()?, id, owner, fence, now)?;
     Ok(Answer::Text(standing.to_string()))
 }
 
 fn assert(call: &Call, now_given: bool) -> Result<Answer> {
     let (id, owner, fence) = holder(call)?;
-    let now = if now_given { Some(moment(call, 3)?) } else { None };
+    let now = if now_given { Some(moment(call, 3, "now")?) } else { None };
     // In autocommit the lease could be taken over between this call and the write it is for.
     if !call.in_transaction() {
         return Err(call.invalid("needs a transaction, begin one with BEGIN IMMEDIATE"));
@@ -118,8 +172,7 @@ fn assert(call: &Call, now_given: bool) -> Result<Answer> {
 }
 
 fn purge(call: &Call) -> Result<Answer> {
-    let before = call.number(0, "before")?;
-    args::moment(call.name(), "before", before)?;
+    let before = moment(call, 0, "before")?;
     let limit = call.integer(1, "limit")?;
     args::count(call.name(), "limit", limit)?;
     Ok(Answer::Integer(protocol::purge(call.session()?, before, limit)? as i64))
@@ -152,15 +205,20 @@ fn holder<'a>(call: &Call<'a>) -> Result<(&'a str, &'a str, i64)> {
     Ok((call.text(0, "id")?, call.text(1, "owner")?, call.integer(2, "fence")?))
 }
 
-/// The argument `now`.
-fn moment(call: &Call, i: usize) -> Result<f64> {
-    let now = call.number(i, "now")?;
-    args::moment(call.name(), "now", now)?;
-    Ok(now)
+/// A moment in seconds.
+fn moment(call: &Call, i: usize, argument: &str) -> Result<f64> {
+    let moment = call.number(i, argument)?;
+    args::moment(call.name(), argument, moment)?;
+    Ok(moment)
+}
+
+/// The argument `due`, where it is given.
+fn due(call: &Call, i: usize) -> Result<Option<f64>> {
+    (i < call.count()).then(|| moment(call, i, "due")).transpose()
 }
 
 /// The arguments ([now,] ttl).
-fn lease(call: &Call, i: usize, now_given: bool) -> Result<(protocol::Now, f64)> {
+fn lease(call: &Call, i: usize, now_given: bool) -> Result<(Now, f64)> {
     let now = if now_given { Some(call.number(i, "now")?) } else { None };
     let ttl = call.number(i + usize::from(now_given), "ttl")?;
     args::lease(call.name(), now, ttl)?;

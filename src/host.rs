@@ -2,7 +2,7 @@
 //!
 //! This is done on the C interface because rusqlite's functions keep neither an error's code
 //! beside its text nor SQLite's own rule for what is a number.
-use rusqlite::types::ValueRef;
+use rusqlite::types::{Value, ValueRef};
 use rusqlite::{ffi, Connection};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::args::{self, Number, Quoted};
 use crate::functions::Function;
 use crate::session::Session;
-use crate::{statements, Error, Result};
+use crate::{claim_batch, statements, Error, Result};
 
 /// The connection of the program that loaded us. It is borrowed: never closed here.
 pub(crate) struct Host {
@@ -23,6 +23,15 @@ pub(crate) struct Host {
     /// Whether the virtual table that forgets our statements at close is connected.
     pub(crate) guarded: Cell<bool>,
 }
+
+/// A virtual table module's share of the host.
+pub(crate) struct Share(pub Rc<Host>);
+
+// SAFETY: SQLite uses a module's data only under the mutex of the one connection it was made
+// for, so the count is never touched by two threads at once.
+unsafe impl Send for Share {}
+// SAFETY: as above.
+unsafe impl Sync for Share {}
 
 /// What a function answers.
 pub(crate) enum Answer {
@@ -92,6 +101,7 @@ unsafe fn register_all(
     let conn = unsafe { Connection::from_handle(db) }?;
     let host = Rc::new(Host { session: Session::new(conn), guarded: Cell::new(false) });
     statements::create_module(&host)?;
+    claim_batch::create_module(&host)?;
     for function in functions {
         let name = CString::new(function.name)?;
         let flags = ffi::SQLITE_UTF8
@@ -153,11 +163,7 @@ unsafe extern "C" fn run(
                 Err(_) => ffi::sqlite3_result_error_toobig(context),
             },
             Ok(Err(error)) => {
-                let code = bound.host.extended_code(&error);
-                let mut message = error.to_string();
-                if !matches!(error, Error::InvalidArgument(_)) {
-                    message = format!("{}: {message}", bound.function.name);
-                }
+                let (message, code) = bound.host.report(bound.function.name, &error);
                 fail(context, &message, code);
             }
             Err(_) => fail(
@@ -184,6 +190,41 @@ impl Host {
     fn handle(&self) -> *mut ffi::sqlite3 {
         // SAFETY: the handle is used within the call that SQLite made on it.
         unsafe { self.session.connection().handle() }
+    }
+
+    /// What the client is told of an error: a sentence that names the function, and the code.
+    pub(crate) fn report(&self, function: &str, error: &Error) -> (String, c_int) {
+        let code = self.extended_code(error);
+        match error {
+            Error::InvalidArgument(sentence) => (sentence.clone(), code),
+            other => (format!("{function}: {other}"), code),
+        }
+    }
+
+    /// The session, for a function that writes.
+    pub(crate) fn session_for_writing(&self, function: &str) -> Result<&Session> {
+        if self.inside_a_write() {
+            return Err(Error::invalid(
+                function,
+                "cannot run while a statement that writes is under way on this connection",
+            ));
+        }
+        statements::connect(self)?;
+        Ok(&self.session)
+    }
+
+    /// A number, or a text that SQLite's numeric affinity makes one.
+    pub(crate) fn numeric(&self, value: &Value) -> Result<Option<f64>> {
+        Ok(match value {
+            Value::Integer(i) => Some(*i as f64),
+            Value::Real(r) => Some(*r),
+            Value::Text(text) => self.session.connection().query_row(
+                "SELECT CASE WHEN CAST(?1 AS REAL) = ?1 THEN CAST(?1 AS REAL) END",
+                [text],
+                |row| row.get(0),
+            )?,
+            Value::Null | Value::Blob(_) => None,
+        })
     }
 
     /// The code with its extension. The host decides whether its connection shows extended codes;
@@ -228,10 +269,8 @@ pub(crate) struct Call<'a> {
 
 impl<'a> Call<'a> {
     fn answer(&self) -> Result<Answer> {
-        if self.function.writes && self.host.inside_a_write() {
-            return Err(self.invalid(
-                "cannot run while a statement that writes is under way on this connection",
-            ));
+        if self.function.writes {
+            self.host.session_for_writing(self.function.name)?;
         }
         (self.function.body)(self)
     }
@@ -246,6 +285,11 @@ impl<'a> Call<'a> {
     /// in a transaction, or in a trigger.
     pub(crate) fn in_transaction(&self) -> bool {
         !self.host.session.connection().is_autocommit() || self.host.inside_a_write()
+    }
+
+    /// How many arguments were given.
+    pub(crate) fn count(&self) -> usize {
+        self.values.len()
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -339,7 +383,7 @@ impl<'a> Call<'a> {
 }
 
 /// A value in an error's sentence.
-struct Shown<'a>(ValueRef<'a>);
+pub(crate) struct Shown<'a>(pub ValueRef<'a>);
 
 impl std::fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -115,8 +115,8 @@ impl Transaction<'_> {
     /// your own writes are committed together or not at all.
     pub fn complete<'r>(&self, result: impl Into<Option<&'r str>>) -> Result<()> {
         let Lease { id, owner, fence, .. } = self.lease;
-        let result = result.into();
-        if protocol::complete(self.session, id, owner, *fence, self.now, &result)? {
+        let (outcome, result) = (protocol::Outcome::Complete, result.into());
+        if protocol::finish(self.session, outcome, id, owner, *fence, self.now, &result)? {
             return Ok(());
         }
         let standing = protocol::check(self.session, id, owner, *fence, self.now)?;

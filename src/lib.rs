@@ -8,8 +8,10 @@ compile_error!(
 );
 
 mod args;
+mod batch;
 #[cfg(not(feature = "loadable"))]
 mod busy;
+mod claim_batch;
 #[cfg(not(feature = "loadable"))]
 mod claim_many;
 mod error;
@@ -21,6 +23,7 @@ mod host;
 mod json;
 #[cfg(not(feature = "loadable"))]
 mod lease;
+mod operation;
 #[cfg(not(feature = "loadable"))]
 mod paths;
 mod protocol;

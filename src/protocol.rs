@@ -1,87 +1,10 @@
 //! The operations over one connection: bind, step to the end, decode. The rules are in `sql/`.
 use rusqlite::ToSql;
-use std::borrow::Cow;
 
+use crate::operation::{file, Operation};
 use crate::session::Session;
 use crate::standing::Standing;
 use crate::{Error, Result};
-
-/// The statements that a session keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub(crate) enum Operation {
-    Enqueue,
-    State,
-    Claim,
-    ClaimByClock,
-    Renew,
-    RenewByClock,
-    Complete,
-    CompleteByClock,
-    Release,
-    Lock,
-    Check,
-    CheckByClock,
-    Purge,
-    Pass,
-}
-
-/// Unix seconds with milliseconds. SQLite reads the clock when the statement first asks for it,
-/// which is after it took the write lock, and keeps the value for the whole statement.
-const CLOCK: &str = include_str!("../sql/clock.sql");
-
-impl Operation {
-    pub(crate) const COUNT: usize = Operation::Pass as usize + 1;
-
-    /// The files of `sql/`, for clients without the extension.
-    pub(crate) const FILES: &'static [(&'static str, &'static str)] = &[
-        ("schema", include_str!("../sql/schema.sql")),
-        ("enforce", include_str!("../sql/enforce.sql")),
-        ("status", include_str!("../sql/status.sql")),
-        ("enqueue", include_str!("../sql/enqueue.sql")),
-        ("state", include_str!("../sql/state.sql")),
-        ("claim", include_str!("../sql/claim.sql")),
-        ("renew", include_str!("../sql/renew.sql")),
-        ("complete", include_str!("../sql/complete.sql")),
-        ("release", include_str!("../sql/release.sql")),
-        ("lock", include_str!("../sql/lock.sql")),
-        ("check", include_str!("../sql/check.sql")),
-        ("purge_index", include_str!("../sql/purge_index.sql")),
-        ("purge", include_str!("../sql/purge.sql")),
-        ("restore", include_str!("../sql/restore.sql")),
-        ("guard", include_str!("../sql/guard.sql")),
-        ("gate", include_str!("../sql/gate.sql")),
-        ("pass", include_str!("../sql/pass.sql")),
-    ];
-
-    pub(crate) fn sql(self) -> Cow<'static, str> {
-        use Operation::*;
-        let file = |name| Cow::Borrowed(file(name));
-        let by_clock = |text: &str, now: &str| Cow::Owned(text.replace(now, CLOCK.trim_end()));
-        match self {
-            Enqueue => file("enqueue"),
-            State => file("state"),
-            Claim => file("claim"),
-            Renew => file("renew"),
-            Complete => file("complete"),
-            Release => file("release"),
-            Lock => file("lock"),
-            Check => file("check"),
-            Purge => file("purge"),
-            Pass => file("pass"),
-            ClaimByClock => by_clock(&Claim.sql(), "?3"),
-            RenewByClock => by_clock(&Renew.sql(), "?4"),
-            CompleteByClock => by_clock(&Complete.sql(), "?4"),
-            CheckByClock => by_clock(&Check.sql(), "?4"),
-        }
-    }
-}
-
-/// The text of `sql/<name>.sql`.
-pub(crate) fn file(name: &str) -> &'static str {
-    let mut files = Operation::FILES.iter();
-    files.find(|(file, _)| *file == name).expect("a file of sql/").1
-}
 
 /// A job as `state` answers it.
 #[cfg(not(feature = "loadable"))]
@@ -96,9 +19,9 @@ pub struct JobState {
     pub until: f64,
     /// The fencing token of the last claim; 0 before the first.
     pub fence: i64,
-    /// What the completion stored.
+    /// What the completion, or the failure, stored.
     pub result: Option<String>,
-    /// 0 while the job is unfinished, 1 once it is completed.
+    /// 0 while the job is unfinished, 1 once it is completed, 2 once it failed for good.
     pub done: i64,
 }
 
@@ -112,8 +35,11 @@ pub(crate) struct Claimed {
 /// `now` is a moment given by the caller, or None for the database's clock.
 pub(crate) type Now = Option<f64>;
 
-pub(crate) fn enqueue(session: &Session, id: &str) -> Result<bool> {
-    changed(session, Operation::Enqueue, &[(1, &id)])
+pub(crate) fn enqueue(session: &Session, id: &str, due: Option<f64>) -> Result<bool> {
+    match due {
+        None => changed(session, Operation::Enqueue, &[(1, &id)]),
+        Some(due) => changed(session, Operation::EnqueueAt, &[(1, &id), (2, &due)]),
+    }
 }
 
 /// Calls `read` with the job's row, columns in the order of the table.
@@ -194,30 +120,53 @@ pub(crate) fn renew(
     }
 }
 
-pub(crate) fn complete(
+/// How a holder finishes its job.
+#[derive(Clone, Copy)]
+pub(crate) enum Outcome {
+    Complete,
+    Fail,
+}
+
+/// Stores a result, or an error, and finishes the job.
+pub(crate) fn finish(
     session: &Session,
+    outcome: Outcome,
     id: &str,
     owner: &str,
     fence: i64,
     now: Now,
     result: &dyn ToSql,
 ) -> Result<bool> {
+    let (at, by_clock) = match outcome {
+        Outcome::Complete => (Operation::Complete, Operation::CompleteByClock),
+        Outcome::Fail => (Operation::Fail, Operation::FailByClock),
+    };
     match now {
-        Some(now) => changed(
-            session,
-            Operation::Complete,
-            &[(1, &id), (2, &owner), (3, &fence), (4, &now), (5, result)],
-        ),
-        None => changed(
-            session,
-            Operation::CompleteByClock,
-            &[(1, &id), (2, &owner), (3, &fence), (5, result)],
-        ),
+        Some(now) => {
+            changed(session, at, &[(1, &id), (2, &owner), (3, &fence), (4, &now), (5, result)])
+        }
+        None => changed(session, by_clock, &[(1, &id), (2, &owner), (3, &fence), (5, result)]),
     }
 }
 
-pub(crate) fn release(session: &Session, id: &str, owner: &str, fence: i64) -> Result<bool> {
-    changed(session, Operation::Release, &[(1, &id), (2, &owner), (3, &fence)])
+/// Gives a job back: for anybody at once, or from a moment on.
+pub(crate) fn release(
+    session: &Session,
+    id: &str,
+    owner: &str,
+    fence: i64,
+    due: Option<f64>,
+) -> Result<bool> {
+    match due {
+        None => changed(session, Operation::Release, &[(1, &id), (2, &owner), (3, &fence)]),
+        Some(due) => {
+            changed(session, Operation::ReleaseAt, &[(1, &id), (2, &owner), (3, &fence), (4, &due)])
+        }
+    }
+}
+
+pub(crate) fn requeue(session: &Session, id: &str) -> Result<bool> {
+    changed(session, Operation::Requeue, &[(1, &id)])
 }
 
 /// The word for how a lease stands.
@@ -317,7 +266,7 @@ fn changed(
 }
 
 /// Runs a statement that answers by the number of rows it changed.
-fn count(
+pub(crate) fn count(
     session: &Session,
     operation: Operation,
     parameters: &[(usize, &dyn ToSql)],

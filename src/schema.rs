@@ -1,7 +1,7 @@
 //! Making and upgrading what a database needs: the job table, and what the file itself refuses.
 use rusqlite::Connection;
 
-use crate::protocol::file;
+use crate::operation::file;
 use crate::session::Session;
 use crate::{Error, Result};
 

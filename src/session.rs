@@ -4,7 +4,7 @@ use rusqlite::{ffi, Connection, Statement};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::protocol::Operation;
+use crate::operation::Operation;
 use crate::Result;
 
 pub(crate) struct Session {

@@ -9,19 +9,10 @@ use std::borrow::Cow;
 use std::ffi::{c_int, CStr};
 use std::rc::Rc;
 
-use crate::host::Host;
-use crate::protocol::Operation;
+use crate::host::{Host, Share};
+use crate::operation::FILES;
 
 const NAME: &CStr = c"fence_statements";
-
-/// The module's share of the host.
-struct Share(Rc<Host>);
-
-// SAFETY: SQLite uses a module's data only under the mutex of the one connection it was made
-// for, so the count is never touched by two threads at once.
-unsafe impl Send for Share {}
-// SAFETY: as above.
-unsafe impl Sync for Share {}
 
 pub(crate) fn create_module(host: &Rc<Host>) -> Result<()> {
     const MODULE: &Module<'static, Table> = &Module::eponymous_only_module();
@@ -63,7 +54,7 @@ unsafe impl<'vtab> VTab<'vtab> for Table {
     }
 
     fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
-        info.set_estimated_cost(Operation::FILES.len() as f64);
+        info.set_estimated_cost(FILES.len() as f64);
         Ok(true)
     }
 
@@ -98,11 +89,11 @@ unsafe impl VTabCursor for Cursor {
     }
 
     fn eof(&self) -> bool {
-        self.row >= Operation::FILES.len()
+        self.row >= FILES.len()
     }
 
     fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
-        let (name, sql) = Operation::FILES[self.row];
+        let (name, sql) = FILES[self.row];
         context.set_result(&if column == 0 { name } else { sql })
     }
 

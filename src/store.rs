@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::claim_many::Pool;
-use crate::protocol::{self, JobState};
+use crate::protocol::{self, JobState, Outcome};
 use crate::session::Session;
 use crate::{args, busy, guard, schema, Error, Lease, Result, Standing};
 
@@ -117,7 +117,7 @@ impl Store {
     /// then nothing changes.
     pub fn enqueue(&self, id: &str) -> Result<bool> {
         args::name("enqueue", "id", id)?;
-        self.with(|session| protocol::enqueue(session, id))
+        self.with(|session| protocol::enqueue(session, id, None))
     }
 
     /// The job as the last commit left it, or `None` if there is none of this id.
@@ -209,14 +209,16 @@ impl Store {
         let now = now.into();
         args::holder("complete", id, owner)?;
         now.map_or(Ok(()), |now| args::moment("complete", "now", now))?;
-        self.with(|session| protocol::complete(session, id, owner, fence, now, &result.into()))
+        self.with(|session| {
+            protocol::finish(session, Outcome::Complete, id, owner, fence, now, &result.into())
+        })
     }
 
     /// Gives a job back, so that anybody may claim it at once. False if it is not (or no longer)
     /// this owner's with this fence, or done.
     pub fn release(&self, id: &str, owner: &str, fence: i64) -> Result<bool> {
         args::holder("release", id, owner)?;
-        self.with(|session| protocol::release(session, id, owner, fence))
+        self.with(|session| protocol::release(session, id, owner, fence, None))
     }
 
     /// How a lease stands, and so why another call answered `None` or `false`.

@@ -1,0 +1,148 @@
+//! Operations over many jobs in one transaction.
+use crate::operation::Operation;
+use crate::protocol::{self, Now, Outcome};
+use crate::session::Session;
+use crate::{args, Error, Result};
+
+/// A job that a batch took.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Taken {
+    pub id: String,
+    pub fence: i64,
+    pub until: f64,
+}
+
+/// Takes up to `limit` jobs of a queue that are due.
+pub(crate) fn claim(
+    session: &Session,
+    owner: &str,
+    now: Now,
+    ttl: f64,
+    limit: i64,
+    queue: &str,
+) -> Result<Vec<Taken>> {
+    let operation = match now {
+        Some(_) => Operation::ClaimBatch,
+        None => Operation::ClaimBatchByClock,
+    };
+    session.with(operation, |statement| {
+        statement.raw_bind_parameter(1, owner)?;
+        if let Some(now) = now {
+            statement.raw_bind_parameter(2, now)?;
+        }
+        statement.raw_bind_parameter(3, ttl)?;
+        statement.raw_bind_parameter(4, limit)?;
+        statement.raw_bind_parameter(5, queue)?;
+        let mut rows = statement.raw_query();
+        let mut taken = Vec::new();
+        // To the end: in autocommit the commit happens in the last step.
+        while let Some(row) = rows.next()? {
+            taken.push(Taken { id: row.get(0)?, fence: row.get(1)?, until: row.get(2)? });
+        }
+        Ok(taken)
+    })
+}
+
+/// The earliest moment at which a job of the queue may be claimed.
+pub(crate) fn next_due(session: &Session, queue: &str) -> Result<Option<f64>> {
+    session.with(Operation::NextDue, |statement| {
+        statement.raw_bind_parameter(1, queue)?;
+        let mut rows = statement.raw_query();
+        rows.next()?.map_or(Ok(None), |row| row.get(0))
+    })
+}
+
+/// Adds the jobs of a JSON array of ids and tells how many were new.
+pub(crate) fn enqueue(session: &Session, function: &str, ids: &str) -> Result<usize> {
+    check_array(session, function, ids)?;
+    let mut statement = session.connection().prepare(
+        "SELECT key + 1, type = 'text', CASE WHEN type = 'text' THEN value END
+           FROM json_each(?1) ORDER BY key",
+    )?;
+    let mut rows = statement.query([ids])?;
+    while let Some(row) = rows.next()? {
+        let item: i64 = row.get(0)?;
+        if !row.get(1)? {
+            return Err(Error::invalid(function, format_args!("item {item} must be a text")));
+        }
+        args::name(function, &format!("item {item}"), &row.get::<_, String>(2)?)?;
+    }
+    protocol::count(session, Operation::EnqueueBatch, &[(1, &ids)])
+}
+
+/// What to do with each item of a batch.
+#[derive(Clone, Copy)]
+pub(crate) enum Each {
+    Complete,
+    Renew { ttl: f64 },
+}
+
+/// One answer for each item of a JSON array of `[id, fence]`, all in one transaction. An item of
+/// `Complete` may be `[id, fence, result]`.
+pub(crate) fn each(
+    session: &Session,
+    function: &str,
+    owner: &str,
+    now: Now,
+    what: Each,
+    array: &str,
+) -> Result<Vec<bool>> {
+    let items = items(session, function, array)?;
+    session.atomically(|| {
+        let answer = |Item { id, fence, result }: &Item| match what {
+            Each::Complete => {
+                protocol::finish(session, Outcome::Complete, id, owner, *fence, now, result)
+            }
+            Each::Renew { ttl } => protocol::renew(session, id, owner, *fence, now, ttl),
+        };
+        items.iter().map(answer).collect()
+    })
+}
+
+struct Item {
+    id: String,
+    fence: i64,
+    result: Option<String>,
+}
+
+fn items(session: &Session, function: &str, array: &str) -> Result<Vec<Item>> {
+    check_array(session, function, array)?;
+    let mut statement = session.connection().prepare(
+        "SELECT key + 1, shown,
+                json_type(item, '$[0]') = 'text' AND json_type(item, '$[1]') = 'integer'
+                  AND coalesce(json_type(item, '$[2]'), 'null') IN ('text', 'null'),
+                json_extract(item, '$[0]'), json_extract(item, '$[1]'), json_extract(item, '$[2]')
+           FROM (SELECT key,
+                        CASE WHEN type = 'array' THEN value ELSE '[]' END AS item,
+                        CASE WHEN type IN ('array', 'object') THEN value
+                             ELSE json_quote(value) END AS shown
+                   FROM json_each(?1))
+          ORDER BY key",
+    )?;
+    let mut rows = statement.query([array])?;
+    let mut items = Vec::new();
+    while let Some(row) = rows.next()? {
+        let number: i64 = row.get(0)?;
+        if row.get::<_, Option<bool>>(2)? != Some(true) {
+            let shown: String = row.get(1)?;
+            return Err(Error::invalid(
+                function,
+                format_args!(
+                    "item {number} must be [id, fence] or [id, fence, result], got {shown}"
+                ),
+            ));
+        }
+        let item = Item { id: row.get(3)?, fence: row.get(4)?, result: row.get(5)? };
+        args::name(function, &format!("the id of item {number}"), &item.id)?;
+        items.push(item);
+    }
+    Ok(items)
+}
+
+fn check_array(session: &Session, function: &str, json: &str) -> Result<()> {
+    let sql = "SELECT CASE WHEN json_valid(?1) THEN json_type(?1) = 'array' ELSE 0 END";
+    if session.connection().query_row(sql, [json], |row| row.get(0))? {
+        return Ok(());
+    }
+    Err(Error::invalid(function, format_args!("needs a JSON array, got {}", args::Quoted(json))))
+}

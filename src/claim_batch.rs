@@ -1,0 +1,227 @@
+//! The table-valued function `fence_claim_batch(owner, [now,] ttl, limit [, queue])`.
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::vtab::{
+    Context, Filters, IndexConstraintOp, IndexInfo, Module, VTab, VTabConfig, VTabConnection,
+    VTabCursor,
+};
+use rusqlite::{ffi, Result};
+use std::borrow::Cow;
+use std::ffi::{c_int, CStr};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::rc::Rc;
+
+use crate::batch::{self, Taken};
+use crate::host::{Host, Share};
+use crate::{args, Error};
+
+const FUNCTION: &str = "fence_claim_batch";
+
+/// The columns before the hidden ones, which stand for the arguments.
+const COLUMNS: c_int = 3;
+const ARGUMENTS: c_int = 5;
+
+pub(crate) fn create_module(host: &Rc<Host>) -> Result<()> {
+    const MODULE: &Module<'static, Table> = &Module::eponymous_only_module();
+    host.session.connection().create_module(
+        c"fence_claim_batch",
+        MODULE,
+        Some(Share(Rc::clone(host))),
+    )
+}
+
+#[repr(C)]
+struct Table {
+    // SQLite's part comes first, as the C interface asks.
+    base: ffi::sqlite3_vtab,
+    host: Rc<Host>,
+}
+
+// SAFETY: `Table` is repr(C) and begins with sqlite3_vtab.
+unsafe impl<'vtab> VTab<'vtab> for Table {
+    type Aux = Share;
+    type Cursor = Cursor;
+
+    fn connect(
+        db: &mut VTabConnection,
+        aux: Option<&Share>,
+        _module_name: &[u8],
+        _database_name: &[u8],
+        _table_name: &[u8],
+        _args: &[&[u8]],
+    ) -> Result<(Cow<'static, CStr>, Self)> {
+        // No view or trigger may claim.
+        db.config(VTabConfig::DirectOnly)?;
+        let host = Rc::clone(&aux.expect("create_module gives a share").0);
+        let columns = c"CREATE TABLE x(id TEXT, fence INTEGER, until REAL,
+            a1 HIDDEN, a2 HIDDEN, a3 HIDDEN, a4 HIDDEN, a5 HIDDEN)";
+        Ok((Cow::Borrowed(columns), Table { base: ffi::sqlite3_vtab::default(), host }))
+    }
+
+    /// The arguments come as constraints on the hidden columns; all of them are needed at once.
+    fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
+        let mut given = 0;
+        for (constraint, mut usage) in info.constraints_and_usages() {
+            let argument = constraint.column() - COLUMNS;
+            if argument < 0
+                || constraint.operator() != IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ
+            {
+                continue;
+            }
+            if !constraint.is_usable() {
+                return Ok(false);
+            }
+            usage.set_argv_index(argument + 1);
+            usage.set_omit(true);
+            given |= 1 << argument;
+        }
+        info.set_idx_num(given);
+        info.set_estimated_cost(1000.0);
+        info.set_estimated_rows(10);
+        Ok(true)
+    }
+
+    fn open(&'vtab mut self) -> Result<Cursor> {
+        Ok(Cursor {
+            base: ffi::sqlite3_vtab_cursor::default(),
+            host: Rc::clone(&self.host),
+            arguments: None,
+            taken: Vec::new(),
+            row: 0,
+        })
+    }
+}
+
+#[repr(C)]
+struct Cursor {
+    base: ffi::sqlite3_vtab_cursor,
+    host: Rc<Host>,
+    /// What the rows were claimed with.
+    arguments: Option<Vec<Value>>,
+    taken: Vec<Taken>,
+    row: usize,
+}
+
+impl Cursor {
+    fn claim(&self, arguments: &[Value]) -> crate::Result<Vec<Taken>> {
+        let session = self.host.session_for_writing(FUNCTION)?;
+        let Arguments { owner, now, ttl, limit, queue } = Arguments::read(&self.host, arguments)?;
+        args::name(FUNCTION, "owner", &owner)?;
+        args::lease(FUNCTION, now, ttl)?;
+        args::count(FUNCTION, "limit", limit)?;
+        batch::claim(session, &owner, now, ttl, limit, &queue)
+    }
+}
+
+// SAFETY: `Cursor` is repr(C) and begins with sqlite3_vtab_cursor.
+unsafe impl VTabCursor for Cursor {
+    fn filter(&mut self, given: c_int, _: Option<&str>, filters: &Filters<'_>) -> Result<()> {
+        self.row = 0;
+        let arguments = filters.iter().map(Value::try_from).collect::<Result<Vec<_>, _>>()?;
+        // As the inner side of a join we are asked again for each outer row.
+        if self.arguments.as_ref() == Some(&arguments) {
+            return Ok(());
+        }
+        self.arguments = None;
+        if !(0..=ARGUMENTS).any(|n| n >= 3 && given == (1 << n) - 1) {
+            let sentence = "fence_claim_batch: needs (owner, [now,] ttl, limit [, queue])";
+            return Err(module_error(ffi::SQLITE_ERROR, sentence.into()));
+        }
+        // A panic that crosses into C ends the host's process.
+        self.taken = match catch_unwind(AssertUnwindSafe(|| self.claim(&arguments))) {
+            Ok(Ok(taken)) => taken,
+            Ok(Err(error)) => {
+                let (message, code) = self.host.report(FUNCTION, &error);
+                return Err(module_error(code, message));
+            }
+            Err(_) => {
+                let sentence = format!("{FUNCTION}: panicked; this is a bug in sqlite-fence");
+                return Err(module_error(ffi::SQLITE_INTERNAL, sentence));
+            }
+        };
+        self.arguments = Some(arguments);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.row += 1;
+        Ok(())
+    }
+
+    fn eof(&self) -> bool {
+        self.row >= self.taken.len()
+    }
+
+    fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
+        let taken = &self.taken[self.row];
+        match column {
+            0 => context.set_result(&taken.id),
+            1 => context.set_result(&taken.fence),
+            2 => context.set_result(&taken.until),
+            hidden => {
+                let argument = (hidden - COLUMNS) as usize;
+                let value = self.arguments.as_ref().and_then(|values| values.get(argument));
+                context.set_result(&value.cloned().unwrap_or(Value::Null))
+            }
+        }
+    }
+
+    fn rowid(&self) -> Result<i64> {
+        Ok(self.row as i64)
+    }
+}
+
+fn module_error(code: c_int, message: String) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(message))
+}
+
+struct Arguments {
+    owner: String,
+    now: Option<f64>,
+    ttl: f64,
+    limit: i64,
+    queue: String,
+}
+
+impl Arguments {
+    /// Three are (owner, ttl, limit); four are (owner, ttl, limit, queue) if the last one is a
+    /// text that is no number, and (owner, now, ttl, limit) otherwise. Where five are given, a
+    /// now of NULL is the clock.
+    fn read(host: &Host, values: &[Value]) -> crate::Result<Arguments> {
+        let queue_last = values.len() == 4
+            && matches!(&values[3], Value::Text(_))
+            && host.numeric(&values[3])?.is_none();
+        let (now, rest) = match values.len() {
+            3 => (None, &values[1..]),
+            4 if queue_last => (None, &values[1..]),
+            5 if values[1] == Value::Null => (None, &values[2..]),
+            _ => (Some(number(host, "now", &values[1])?), &values[2..]),
+        };
+        let limit = number(host, "limit", &rest[1])?;
+        if limit.fract() != 0.0 || limit.abs() > 1e15 {
+            return Err(wrong("limit", "an integer", &rest[1]));
+        }
+        Ok(Arguments {
+            owner: text("owner", &values[0])?,
+            now,
+            ttl: number(host, "ttl", &rest[0])?,
+            limit: limit as i64,
+            queue: rest.get(2).map_or(Ok(String::new()), |queue| text("queue", queue))?,
+        })
+    }
+}
+
+fn text(argument: &str, value: &Value) -> crate::Result<String> {
+    match value {
+        Value::Text(text) => Ok(text.clone()),
+        other => Err(wrong(argument, "text", other)),
+    }
+}
+
+fn number(host: &Host, argument: &str, value: &Value) -> crate::Result<f64> {
+    host.numeric(value)?.ok_or_else(|| wrong(argument, "a number", value))
+}
+
+fn wrong(argument: &str, what: &str, got: &Value) -> Error {
+    let got = crate::host::Shown(ValueRef::from(got));
+    Error::invalid(FUNCTION, format_args!("{argument} must be {what}, got {got}"))
+}
