@@ -9,7 +9,8 @@ SELECT CASE
          WHEN j.id IS NULL THEN 'missing'
          WHEN j.done <> 0 AND j.owner = ?2 AND j.fence = ?3 THEN 'done_by_you'
          WHEN j.done <> 0 THEN 'done'
-         WHEN (?3 >= 1 AND j.fence >= ?3) IS NOT 1 THEN 'never_issued'
+         WHEN (CAST(?3 AS INTEGER) = ?3                          -- text and BLOB sort above
+               AND CAST(?3 AS INTEGER) BETWEEN 1 AND j.fence) IS NOT 1 THEN 'never_issued'
          WHEN j.fence > ?3 THEN 'superseded'
          WHEN j.owner IS NOT NULL AND j.owner IS NOT ?2 THEN 'not_owner'
          WHEN j.owner IS NULL THEN 'released'

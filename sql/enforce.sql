@@ -8,7 +8,9 @@ CREATE TABLE IF NOT EXISTS main.fence_floor(
   fence INTEGER NOT NULL CHECK (typeof(fence) = 'integer' AND fence >= 0)
 );
 
--- The jobs whose place the row that is just being inserted would take, by id or by rowid.
+-- Under the id of a row that is being inserted: the highest fence among the jobs whose place it
+-- would take, by id or by rowid. Many of these inserts never happen; the latest few are kept,
+-- because a trigger of your own on jobs may insert others in between.
 CREATE TABLE IF NOT EXISTS main.fence_replaced(
   id    TEXT,
   fence INTEGER NOT NULL
@@ -41,7 +43,7 @@ WHEN new.fence < old.fence
   OR new.id IS NOT old.id
   OR new.rowid <> old.rowid
   OR old.done <> 0 AND new.fence = old.fence
-     AND (new.done <> old.done OR new.result IS NOT old.result)
+     AND (new.done IS NOT old.done OR new.result IS NOT old.result)
 BEGIN
   SELECT RAISE(ABORT, 'jobs: a fence cannot fall') WHERE new.fence < old.fence;
   SELECT RAISE(ABORT, 'jobs: a fence must be an integer below 2^63')
@@ -61,29 +63,30 @@ END;
 -- only the trigger after the insert knows which it was.
 CREATE TRIGGER IF NOT EXISTS main.fence_job_replace BEFORE INSERT ON jobs
 WHEN EXISTS (SELECT 1 FROM jobs WHERE id = new.id OR rowid = new.rowid)
-  OR EXISTS (SELECT 1 FROM fence_replaced)
+  OR EXISTS (SELECT 1 FROM fence_replaced WHERE id IS new.id)
 BEGIN
-  DELETE FROM fence_replaced;
+  DELETE FROM fence_replaced
+   WHERE id IS new.id OR rowid <= (SELECT max(rowid) - 8 FROM fence_replaced);
   INSERT INTO fence_replaced
-  SELECT id, fence FROM jobs WHERE id = new.id OR rowid = new.rowid;
+  SELECT new.id, fence FROM jobs WHERE id = new.id OR rowid = new.rowid
+   ORDER BY fence DESC LIMIT 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.fence_job_insert AFTER INSERT ON jobs
 WHEN typeof(new.fence) <> 'integer'
   OR new.fence < 0
   OR new.fence <= (SELECT nullif(fence, 0) FROM fence_floor)
-  OR EXISTS (SELECT 1 FROM fence_replaced)
+  OR EXISTS (SELECT 1 FROM fence_replaced WHERE id IS new.id)
 BEGIN
   SELECT RAISE(ABORT, 'jobs: a fence must be an integer from 0 to 2^63 - 1')
    WHERE typeof(new.fence) <> 'integer' OR new.fence < 0;
   -- A stale worker's whole row, written back over its successor's.
   SELECT RAISE(ABORT, 'jobs: a row that replaces a job must be a fresh one or have a higher fence')
     FROM fence_replaced
-   WHERE id = new.id AND fence >= new.fence
+   WHERE id IS new.id AND fence >= new.fence
      AND (new.owner IS NOT NULL OR new.result IS NOT NULL OR new.done <> 0);
-  UPDATE fence_floor SET fence = max(fence, (SELECT max(fence) FROM fence_replaced))
-   WHERE EXISTS (SELECT 1 FROM fence_replaced);
-  DELETE FROM fence_replaced;
+  UPDATE fence_floor SET fence = (SELECT fence FROM fence_replaced WHERE id IS new.id)
+   WHERE fence < (SELECT fence FROM fence_replaced WHERE id IS new.id);
   UPDATE jobs
      SET fence = (SELECT fence + (fence < 9223372036854775807) FROM fence_floor)
    WHERE rowid = new.rowid AND fence <= (SELECT nullif(fence, 0) FROM fence_floor);

@@ -8,5 +8,7 @@ DELETE FROM main.jobs
                   WHERE done = 1     -- unfinished jobs and dead letters stay, however old
                     AND until < ?1
                     AND CAST(?1 AS DOUBLE PRECISION) = ?1 -- text and BLOB sort above every number
-                  ORDER BY until
-                  LIMIT max(?2, 0));                     -- a negative limit would mean all
+                    AND CAST(?1 AS DOUBLE PRECISION) < 9e999
+                  ORDER BY until                         -- a negative limit would mean all
+                  LIMIT CASE WHEN CAST(?2 AS INTEGER) = ?2 AND CAST(?2 AS INTEGER) > 0
+                             THEN ?2 ELSE 0 END);

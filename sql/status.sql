@@ -10,5 +10,5 @@ SELECT id,
             ELSE 'expired' END,
        owner,
        fence,
-       CASE WHEN done = 0 THEN max(until - now, 0.0) END
+       CASE WHEN done = 0 THEN round(max(until - now, 0.0), 3) END
   FROM jobs, (SELECT round((julianday('now') - 2440587.5) * 86400.0, 3) AS now);

@@ -43,6 +43,7 @@ pub(crate) fn claim(
     })
 }
 
+#[cfg(not(feature = "loadable"))]
 /// The earliest moment at which a job of the queue may be claimed.
 pub(crate) fn next_due(session: &Session, queue: &str) -> Result<Option<f64>> {
     session.with(Operation::NextDue, |statement| {

@@ -115,6 +115,13 @@ impl Error {
         }
     }
 
+    /// For each of the callers whose common transaction failed.
+    #[cfg(not(feature = "loadable"))]
+    pub(crate) fn copy(&self) -> Self {
+        let failure = ffi::Error::new(self.extended_code());
+        rusqlite::Error::SqliteFailure(failure, Some(self.to_string())).into()
+    }
+
     pub(crate) fn invalid(function: &str, what: impl fmt::Display) -> Self {
         Error::InvalidArgument(format!("{function}: {what}"))
     }

@@ -18,15 +18,21 @@ mod error;
 #[cfg(feature = "loadable")]
 mod extension;
 mod functions;
+#[cfg(not(feature = "loadable"))]
+mod group;
 mod guard;
 mod host;
 mod json;
+#[cfg(not(feature = "loadable"))]
+mod keep_alive;
 #[cfg(not(feature = "loadable"))]
 mod lease;
 mod operation;
 #[cfg(not(feature = "loadable"))]
 mod paths;
 mod protocol;
+#[cfg(not(feature = "loadable"))]
+mod queue;
 mod schema;
 mod session;
 mod standing;
@@ -37,6 +43,8 @@ mod store;
 pub use error::{Error, Result};
 #[cfg(feature = "loadable")]
 pub use extension::sqlite3_fence_init;
+#[cfg(not(feature = "loadable"))]
+pub use keep_alive::{KeepAlive, Renewal};
 #[cfg(not(feature = "loadable"))]
 pub use lease::{Lease, Transaction};
 #[cfg(not(feature = "loadable"))]
@@ -75,3 +83,8 @@ pub fn pass(conn: &rusqlite::Connection, resource: &str, fence: i64) -> Result<b
 pub fn register(conn: &rusqlite::Connection) -> Result<()> {
     Ok(host::register(conn, functions::FUNCTIONS)?)
 }
+
+/// The blocks of Rust in the README.
+#[cfg(all(doctest, not(feature = "loadable")))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -72,6 +72,7 @@ pub(crate) enum Operation {
     Lock,
     Check,
     CheckByClock,
+    #[cfg_attr(feature = "loadable", allow(dead_code))]
     NextDue,
     Purge,
     Pass,

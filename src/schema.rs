@@ -18,6 +18,8 @@ const COLUMNS: [(&str, &str); 6] = [
 /// repeat, also from two processes at once; writes nothing where nothing is to be done.
 pub(crate) fn init(session: &Session, function: &str) -> Result<()> {
     let conn = session.connection();
+    // Before the table is made, because an object of the wrong kind is an error.
+    let ready = up_to_date(conn, function)?;
     if kind(conn, "jobs")?.is_none() {
         conn.execute_batch(file("schema"))?;
     }
@@ -31,7 +33,7 @@ pub(crate) fn init(session: &Session, function: &str) -> Result<()> {
         }
         _ => check_columns(conn, function)?,
     }
-    if up_to_date(conn, function)? {
+    if ready {
         return Ok(());
     }
     session.atomically(|| {
@@ -42,6 +44,9 @@ pub(crate) fn init(session: &Session, function: &str) -> Result<()> {
                 conn.execute_batch(statement)?;
             }
         }
+        // Compiles the triggers: a table of somebody else's under one of our names is an error
+        // now, not at the first job.
+        conn.prepare("INSERT INTO main.jobs(id) SELECT NULL WHERE 0")?;
         Ok(())
     })
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::claim_many::Pool;
+use crate::group::Group;
 use crate::protocol::{self, JobState, Outcome};
 use crate::session::Session;
 use crate::{args, busy, guard, schema, Error, Lease, Result, Standing};
@@ -39,7 +40,7 @@ impl Default for Options {
 }
 
 /// A database with a job table: one kept connection, in WAL mode, shared by its clones and their
-/// threads.
+/// threads. Calls that arrive while a commit runs share the next one; each returns after it.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -51,6 +52,7 @@ struct Inner {
     options: Options,
     /// Opened by the first call whose arguments are right.
     session: Mutex<Option<Session>>,
+    group: Group,
     pool: OnceLock<Pool>,
 }
 
@@ -95,6 +97,7 @@ impl Store {
                 create,
                 options,
                 session: Mutex::new(None),
+                group: Group::default(),
                 pool: OnceLock::new(),
             }),
         }
@@ -113,11 +116,20 @@ impl Store {
         })
     }
 
+    /// One statement that writes, in a transaction that it may share with other threads' ones.
+    pub(crate) fn write<T: Send + 'static>(
+        &self,
+        body: impl FnMut(&Session) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.inner.group.run(|work| self.with(work), body)
+    }
+
     /// Adds a job that anybody may claim. True if it is new, false if it was there already;
     /// then nothing changes.
     pub fn enqueue(&self, id: &str) -> Result<bool> {
         args::name("enqueue", "id", id)?;
-        self.with(|session| protocol::enqueue(session, id, None))
+        let id = id.to_owned();
+        self.write(move |session| protocol::enqueue(session, &id, None))
     }
 
     /// The job as the last commit left it, or `None` if there is none of this id.
@@ -141,7 +153,9 @@ impl Store {
         let now = now.into();
         check_claim("claim", id, now, ttl)?;
         args::name("claim", "owner", owner)?;
-        let claimed = self.with(|session| protocol::claim(session, id, owner, now, ttl))?;
+        let lease = (id.to_owned(), owner.to_owned());
+        let claimed =
+            self.write(move |session| protocol::claim(session, &lease.0, &lease.1, now, ttl))?;
         Ok(claimed.map(|claimed| Lease {
             store: self.clone(),
             id: id.into(),
@@ -193,7 +207,8 @@ impl Store {
         let now = now.into();
         args::holder("renew", id, owner)?;
         args::lease("renew", now, ttl)?;
-        self.with(|session| protocol::renew(session, id, owner, fence, now, ttl))
+        let (id, owner) = (id.to_owned(), owner.to_owned());
+        self.write(move |session| protocol::renew(session, &id, &owner, fence, now, ttl))
     }
 
     /// Stores the result and finishes the job for good. False if the lease is not held any more,
@@ -206,11 +221,25 @@ impl Store {
         now: impl Into<Option<f64>>,
         result: impl Into<Option<&'a str>>,
     ) -> Result<bool> {
-        let now = now.into();
-        args::holder("complete", id, owner)?;
-        now.map_or(Ok(()), |now| args::moment("complete", "now", now))?;
-        self.with(|session| {
-            protocol::finish(session, Outcome::Complete, id, owner, fence, now, &result.into())
+        self.finish("complete", Outcome::Complete, id, owner, fence, now.into(), result.into())
+    }
+
+    #[allow(clippy::too_many_arguments)] // those of complete and fail, and which of them it is
+    pub(crate) fn finish(
+        &self,
+        function: &str,
+        outcome: Outcome,
+        id: &str,
+        owner: &str,
+        fence: i64,
+        now: protocol::Now,
+        result: Option<&str>,
+    ) -> Result<bool> {
+        args::holder(function, id, owner)?;
+        now.map_or(Ok(()), |now| args::moment(function, "now", now))?;
+        let (id, owner, result) = (id.to_owned(), owner.to_owned(), result.map(str::to_owned));
+        self.write(move |session| {
+            protocol::finish(session, outcome, &id, &owner, fence, now, &result)
         })
     }
 
@@ -218,7 +247,8 @@ impl Store {
     /// this owner's with this fence, or done.
     pub fn release(&self, id: &str, owner: &str, fence: i64) -> Result<bool> {
         args::holder("release", id, owner)?;
-        self.with(|session| protocol::release(session, id, owner, fence, None))
+        let (id, owner) = (id.to_owned(), owner.to_owned());
+        self.write(move |session| protocol::release(session, &id, &owner, fence, None))
     }
 
     /// How a lease stands, and so why another call answered `None` or `false`.
