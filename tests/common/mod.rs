@@ -1,6 +1,8 @@
 //! What the tests share: the built extension, the clients of this machine, a database to use up.
 #![allow(dead_code)] // every test binary uses its own part
 
+pub mod docs;
+
 use rusqlite::{ffi, Connection};
 use std::ffi::{c_char, CStr, CString};
 use std::path::{Path, PathBuf};
@@ -187,4 +189,42 @@ pub fn jobs(conn: &Connection) -> Vec<String> {
         })
         .unwrap();
     rows.map(|row| row.unwrap().join(" ")).collect()
+}
+
+/// One call of each function that writes, with and without `now`. On the jobs of `add_jobs` each
+/// changes something and answers 1.
+pub const WRITES: [&str; 8] = [
+    "fence_enqueue('new')",
+    "fence_claim('free', 'b', 1, 10)",
+    "fence_claim('free', 'b', 10)",
+    "fence_renew('held', 'a', 1, 1, 10)",
+    "fence_renew('held', 'a', 1, 10)",
+    "fence_complete('held', 'a', 1, 1, 'r')",
+    "fence_complete('held', 'a', 1, 'r')",
+    "fence_release('held', 'a', 1)",
+];
+
+/// The other functions that write, on the jobs of `add_jobs` and a table `t` with a column `id`.
+pub const ALSO_WRITES: [&str; 5] = [
+    "fence_purge(1e10, 1)",
+    "fence_restore(5)",
+    "fence_guard('t', 'id')",
+    "fence_unguard('t')",
+    "fence_pass('r', 1)",
+];
+
+/// The job `free`, and the job `held` by `a` until long after today.
+pub fn add_jobs(conn: &Connection) {
+    conn.execute_batch(
+        "SELECT fence_init();
+         SELECT fence_enqueue('free');
+         SELECT fence_enqueue('held');
+         SELECT fence_claim('held', 'a', 0, 9e9);",
+    )
+    .unwrap();
+}
+
+/// The name of the function that a piece of SQL calls.
+pub fn function_of(call: &str) -> &str {
+    call.split('(').next().unwrap()
 }
