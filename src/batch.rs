@@ -110,8 +110,11 @@ fn items(session: &Session, function: &str, array: &str) -> Result<Vec<Item>> {
     check_array(session, function, array)?;
     let mut statement = session.connection().prepare(
         "SELECT key + 1, shown,
-                json_type(item, '$[0]') = 'text' AND json_type(item, '$[1]') = 'integer'
-                  AND coalesce(json_type(item, '$[2]'), 'null') IN ('text', 'null'),
+                json_type(item, '$[0]') = 'text'
+                  AND json_type(item, '$[1]') = 'integer'
+                  AND typeof(json_extract(item, '$[1]')) = 'integer'  -- else beyond 2^63
+                  AND coalesce(json_type(item, '$[2]'), 'null') IN ('text', 'null')
+                  AND json_array_length(item) <= 3,
                 json_extract(item, '$[0]'), json_extract(item, '$[1]'), json_extract(item, '$[2]')
            FROM (SELECT key,
                         CASE WHEN type = 'array' THEN value ELSE '[]' END AS item,
@@ -142,8 +145,17 @@ fn items(session: &Session, function: &str, array: &str) -> Result<Vec<Item>> {
 
 fn check_array(session: &Session, function: &str, json: &str) -> Result<()> {
     let sql = "SELECT CASE WHEN json_valid(?1) THEN json_type(?1) = 'array' ELSE 0 END";
-    if session.connection().query_row(sql, [json], |row| row.get(0))? {
-        return Ok(());
+    if !session.connection().query_row(sql, [json], |row| row.get(0))? {
+        let got = args::Quoted(json);
+        return Err(Error::invalid(function, format_args!("needs a JSON array, got {got}")));
     }
-    Err(Error::invalid(function, format_args!("needs a JSON array, got {}", args::Quoted(json))))
+    // Older versions of SQLite cut a text there and say nothing.
+    let mut rest = json;
+    while let Some((_, escape)) = rest.split_once('\\') {
+        if escape.starts_with("u0000") {
+            return Err(Error::invalid(function, "the array must not contain a NUL character"));
+        }
+        rest = escape.get(1..).unwrap_or_default();
+    }
+    Ok(())
 }

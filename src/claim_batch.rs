@@ -1,4 +1,8 @@
 //! The table-valued function `fence_claim_batch(owner, [now,] ttl, limit [, queue])`.
+//!
+//! A statement that reads a table, this one too, begins its transaction with a read. In
+//! autocommit it therefore cannot wait for another writer: SQLite answers SQLITE_BUSY at once. The
+//! function of the same name in a select list can.
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::vtab::{
     Context, Filters, IndexConstraintOp, IndexInfo, Module, VTab, VTabConfig, VTabConnection,
@@ -70,9 +74,12 @@ unsafe impl<'vtab> VTab<'vtab> for Table {
             if !constraint.is_usable() {
                 return Ok(false);
             }
-            usage.set_argv_index(argument + 1);
-            usage.set_omit(true);
-            given |= 1 << argument;
+            // A second condition on the same argument is for SQLite to check.
+            if given & 1 << argument == 0 {
+                usage.set_argv_index(argument + 1);
+                usage.set_omit(true);
+                given |= 1 << argument;
+            }
         }
         info.set_idx_num(given);
         info.set_estimated_cost(1000.0);
@@ -101,22 +108,28 @@ struct Cursor {
     row: usize,
 }
 
-impl Cursor {
-    fn claim(&self, arguments: &[Value]) -> crate::Result<Vec<Taken>> {
-        let session = self.host.session_for_writing(FUNCTION)?;
-        let Arguments { owner, now, ttl, limit, queue } = Arguments::read(&self.host, arguments)?;
-        args::name(FUNCTION, "owner", &owner)?;
-        args::lease(FUNCTION, now, ttl)?;
-        args::count(FUNCTION, "limit", limit)?;
-        batch::claim(session, &owner, now, ttl, limit, &queue)
-    }
+/// Takes the jobs, with the arguments as SQL gave them: for the table and for the function of the
+/// same name.
+pub(crate) fn claim(host: &Host, arguments: &[Value]) -> crate::Result<Vec<Taken>> {
+    let session = host.session_for_writing(FUNCTION)?;
+    let Arguments { owner, now, ttl, limit, queue } = Arguments::read(host, arguments)?;
+    args::name(FUNCTION, "owner", &owner)?;
+    args::lease(FUNCTION, now, ttl)?;
+    args::count(FUNCTION, "limit", limit)?;
+    batch::claim(session, &owner, now, ttl, limit, &queue)
 }
 
 // SAFETY: `Cursor` is repr(C) and begins with sqlite3_vtab_cursor.
 unsafe impl VTabCursor for Cursor {
     fn filter(&mut self, given: c_int, _: Option<&str>, filters: &Filters<'_>) -> Result<()> {
         self.row = 0;
-        let arguments = filters.iter().map(Value::try_from).collect::<Result<Vec<_>, _>>()?;
+        let mut arguments = Vec::new();
+        for (i, value) in filters.iter().enumerate() {
+            arguments.push(Value::try_from(value).map_err(|_| {
+                let sentence = format!("{FUNCTION}: argument {} must be valid UTF-8", i + 1);
+                module_error(ffi::SQLITE_ERROR, sentence)
+            })?);
+        }
         // As the inner side of a join we are asked again for each outer row.
         if self.arguments.as_ref() == Some(&arguments) {
             return Ok(());
@@ -127,7 +140,7 @@ unsafe impl VTabCursor for Cursor {
             return Err(module_error(ffi::SQLITE_ERROR, sentence.into()));
         }
         // A panic that crosses into C ends the host's process.
-        self.taken = match catch_unwind(AssertUnwindSafe(|| self.claim(&arguments))) {
+        self.taken = match catch_unwind(AssertUnwindSafe(|| claim(&self.host, &arguments))) {
             Ok(Ok(taken)) => taken,
             Ok(Err(error)) => {
                 let (message, code) = self.host.report(FUNCTION, &error);
@@ -196,15 +209,11 @@ impl Arguments {
             5 if values[1] == Value::Null => (None, &values[2..]),
             _ => (Some(number(host, "now", &values[1])?), &values[2..]),
         };
-        let limit = number(host, "limit", &rest[1])?;
-        if limit.fract() != 0.0 || limit.abs() > 1e15 {
-            return Err(wrong("limit", "an integer", &rest[1]));
-        }
         Ok(Arguments {
             owner: text("owner", &values[0])?,
             now,
             ttl: number(host, "ttl", &rest[0])?,
-            limit: limit as i64,
+            limit: integer(host, "limit", &rest[1])?,
             queue: rest.get(2).map_or(Ok(String::new()), |queue| text("queue", queue))?,
         })
     }
@@ -221,7 +230,16 @@ fn number(host: &Host, argument: &str, value: &Value) -> crate::Result<f64> {
     host.numeric(value)?.ok_or_else(|| wrong(argument, "a number", value))
 }
 
+/// As `Call::integer` takes it.
+fn integer(host: &Host, argument: &str, value: &Value) -> crate::Result<i64> {
+    match (value, host.numeric(value)?) {
+        (Value::Integer(i), _) => Ok(*i),
+        (_, Some(r)) if r.fract() == 0.0 && r.abs() <= 9_007_199_254_740_992.0 => Ok(r as i64),
+        _ => Err(wrong(argument, "an integer", value)),
+    }
+}
+
 fn wrong(argument: &str, what: &str, got: &Value) -> Error {
-    let got = crate::host::Shown(ValueRef::from(got));
+    let got = crate::call::Shown(ValueRef::from(got));
     Error::invalid(FUNCTION, format_args!("{argument} must be {what}, got {got}"))
 }

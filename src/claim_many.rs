@@ -1,6 +1,7 @@
 //! Many owners, one job: a few threads with a connection each.
 use rusqlite::OpenFlags;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex, PoisonError};
 use threadpool::ThreadPool;
 
@@ -44,6 +45,13 @@ impl Connections {
     }
 }
 
+impl Drop for Pool {
+    /// Waits until the threads have let go of their connections, so that the file is closed.
+    fn drop(&mut self) {
+        self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).join();
+    }
+}
+
 impl Pool {
     pub(crate) fn new(path: PathBuf, options: Options) -> Self {
         Pool {
@@ -60,17 +68,24 @@ impl Pool {
         ttl: f64,
     ) -> Vec<Result<Option<i64>>> {
         let (sender, answers) = mpsc::channel();
+        let owners: Arc<[String]> = owners.iter().map(|owner| owner.as_ref().to_owned()).collect();
+        let next = Arc::new(AtomicUsize::new(0));
         {
             let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-            for (index, owner) in owners.iter().enumerate() {
-                let (id, owner) = (id.to_owned(), owner.as_ref().to_owned());
-                let connections = Arc::clone(&self.connections);
-                let sender = sender.clone();
+            for _ in 0..THREADS.min(owners.len()) {
+                let (id, owners, next) = (id.to_owned(), Arc::clone(&owners), Arc::clone(&next));
+                let (connections, sender) = (Arc::clone(&self.connections), sender.clone());
                 threads.execute(move || {
-                    let answer =
-                        connections.with(|session| claim_one(session, &id, &owner, now, ttl));
-                    // Nobody listens only after a panic of the caller.
-                    let _ = sender.send((index, answer));
+                    // Each thread takes the next owner that no other has taken.
+                    while let Some((index, owner)) = {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        owners.get(index).map(|owner| (index, owner))
+                    } {
+                        let answer =
+                            connections.with(|session| claim_one(session, &id, owner, now, ttl));
+                        // Nobody listens only after a panic of the caller.
+                        let _ = sender.send((index, answer));
+                    }
                 });
             }
         }

@@ -2,10 +2,11 @@
 use rusqlite::types::ToSqlOutput;
 
 use crate::batch::{self, Each};
-use crate::host::{Answer, Call};
+use crate::call::Call;
+use crate::host::Answer;
 use crate::operation::file;
 use crate::protocol::{self, Now, Outcome};
-use crate::{args, guard, json, schema, Result};
+use crate::{args, claim_batch, guard, json, schema, Result};
 
 /// A function as SQLite knows it.
 pub(crate) struct Function {
@@ -41,6 +42,9 @@ pub(crate) static FUNCTIONS: &[Function] = &[
     reads("fence_state", 1, state),
     writes("fence_claim", 3, |call| claim(call, false)),
     writes("fence_claim", 4, |call| claim(call, true)),
+    writes("fence_claim_batch", 3, claim_batch),
+    writes("fence_claim_batch", 4, claim_batch),
+    writes("fence_claim_batch", 5, claim_batch),
     writes("fence_renew", 4, |call| renew(call, false)),
     writes("fence_renew", 5, |call| renew(call, true)),
     writes("fence_renew_batch", 3, |call| renew_batch(call, false)),
@@ -104,6 +108,13 @@ fn claim(call: &Call, now_given: bool) -> Result<Answer> {
     let (now, ttl) = lease(call, 2, now_given)?;
     let claimed = protocol::claim(call.session()?, id, owner, now, ttl)?;
     Ok(claimed.map_or(Answer::Null, |claimed| Answer::Integer(claimed.fence)))
+}
+
+/// Answers a JSON array of `[id, fence]`, as the functions for batches take it.
+fn claim_batch(call: &Call) -> Result<Answer> {
+    let (host, arguments) = call.raw()?;
+    let taken = claim_batch::claim(host, &arguments)?;
+    Ok(Answer::Text(json::pairs(taken.iter().map(|job| (job.id.as_str(), job.fence)))))
 }
 
 fn renew(call: &Call, now_given: bool) -> Result<Answer> {

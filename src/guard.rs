@@ -81,8 +81,9 @@ struct Column {
     name: String,
     /// Position in the primary key, from 1; 0 if not part of it.
     key: i64,
-    /// Whether it could hold a stamp: nullable, without default, not generated.
-    plain: bool,
+    not_null: bool,
+    has_default: bool,
+    generated: bool,
     kind: String,
 }
 
@@ -90,12 +91,14 @@ struct Column {
 struct Table {
     name: String,
     columns: Vec<Column>,
-    /// What tells one row from the others: columns, or one of the names of the rowid.
+    /// What finds a row again: `rowid = new.rowid`, or one condition for each column of the key.
     row: Vec<String>,
     /// For each way in which a new row can take another's place: `v."a" = new."a" AND ..`.
     conflicts: Vec<String>,
-    /// How many UNIQUE indexes the schema lists.
-    indexes: i64,
+    /// The columns of the UNIQUE indexes.
+    unique: Vec<String>,
+    /// The CREATE UNIQUE INDEX statements of the schema.
+    indexes: Vec<String>,
     /// Triggers of another table, renamed since, may have the names we would give.
     prefix: String,
 }
@@ -113,6 +116,11 @@ impl Table {
             .transpose()?;
         let (name, kind, root): (String, String, i64) = match found {
             Some(found) => found,
+            None if name.contains('.') => {
+                return invalid(format_args!(
+                    "there is no table {quoted} in main, give its name without a schema"
+                ))
+            }
             None => return invalid(format_args!("there is no table {quoted} in main")),
         };
         if kind == "view" {
@@ -129,7 +137,8 @@ impl Table {
         let mut table = Table {
             row: Vec::new(),
             conflicts: Vec::new(),
-            indexes: 0,
+            unique: Vec::new(),
+            indexes: Vec::new(),
             prefix: prefix(conn, &name)?,
             name,
             columns,
@@ -143,12 +152,12 @@ impl Table {
         self.columns.iter().any(|c| c.name.eq_ignore_ascii_case(name))
     }
 
-    fn column(&self, name: &str) -> Result<&str> {
+    fn column(&self, name: &str) -> Result<&Column> {
         match self.columns.iter().find(|c| c.name.eq_ignore_ascii_case(name)) {
             Some(column) if column.name.eq_ignore_ascii_case("fence") => {
                 invalid("the column fence is for the stamp, it cannot name the job")
             }
-            Some(column) => Ok(&column.name),
+            Some(column) => Ok(column),
             None => invalid(format_args!(
                 "the table {} has no column {}",
                 Quoted(&self.name),
@@ -163,7 +172,7 @@ impl Table {
             conn.prepare(&format!("SELECT {rowid} FROM main.{}", identifier(&self.name))).is_ok()
         });
         if let Some(rowid) = reads_rowid {
-            self.row = vec![rowid.to_owned()];
+            self.row = vec![format!("{rowid} = new.{rowid}")];
             self.conflicts.push(format!("v.{rowid} = new.{rowid}"));
             return Ok(());
         }
@@ -175,7 +184,12 @@ impl Table {
                 Quoted(&self.name)
             ));
         }
-        self.row = key.iter().map(|c| identifier(&c.name)).collect();
+        let key: Vec<String> = key.iter().map(|c| identifier(&c.name)).collect();
+        // The key of a rowid table may be NULL.
+        self.row = key.iter().map(|name| format!("{name} IS new.{name}")).collect();
+        // An INTEGER PRIMARY KEY is in no index.
+        let same: Vec<_> = key.iter().map(|name| format!("v.{name} = new.{name}")).collect();
+        self.conflicts.push(same.join(" AND "));
         Ok(())
     }
 
@@ -198,19 +212,20 @@ impl Table {
                         Quoted(&index)
                     ));
                 };
+                self.unique.push(column.clone());
                 let (column, collation) = (identifier(&column), row.get::<_, String>(1)?);
                 conflict
                     .push(format!("v.{column} = new.{column} COLLATE {}", identifier(&collation)));
             }
             self.conflicts.push(conflict.join(" AND "));
         }
-        // The primary key of a WITHOUT ROWID table has no row here; the triggers count the same.
-        self.indexes = conn.query_row(
-            "SELECT count(*) FROM main.sqlite_master WHERE tbl_name = ?1
-                AND type = 'index' AND (sql IS NULL OR sql LIKE 'CREATE UNIQUE%')",
-            [&self.name],
-            |row| row.get(0),
-        )?;
+        self.indexes = conn
+            .prepare(
+                "SELECT sql FROM main.sqlite_master WHERE tbl_name = ?1
+                    AND sql BETWEEN 'CREATE UNIQUE' AND 'CREATE UNIQUE~' ORDER BY name",
+            )?
+            .query_map([&self.name], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
         Ok(())
     }
 
@@ -223,7 +238,8 @@ impl Table {
         };
         let sql = format!("SELECT EXISTS (SELECT 1 FROM main.{table} WHERE fence IS NOT NULL)");
         let in_use: bool = conn.query_row(&sql, [], |row| row.get(0))?;
-        if in_use || !stamp.plain || stamp.key > 0 || stamp.kind != "INTEGER" {
+        let plain = !stamp.not_null && !stamp.has_default && !stamp.generated && stamp.key == 0;
+        if in_use || !plain || stamp.kind != "INTEGER" {
             return invalid(format_args!(
                 "the table {} has a column fence of its own",
                 Quoted(&self.name)
@@ -232,22 +248,46 @@ impl Table {
         Ok(())
     }
 
-    fn triggers(&self, job: &str) -> Vec<String> {
-        let job = identifier(job);
+    /// Statements that refuse a write which could delete a row of another job: `INSERT OR REPLACE`
+    /// and `UPDATE OR REPLACE` fire no delete trigger.
+    fn replaces(&self, job: &Column) -> String {
+        let (label, table, quoted) = (literal(&self.name), &self.name, identifier(&job.name));
+        let mut statements = String::new();
+        let mut refuse = |sentence: &str, rest: &str| {
+            statements +=
+                &format!("  SELECT RAISE(ABORT, '{label}: {}')\n   {rest};\n", literal(sentence));
+        };
+        // REPLACE puts the default in the place of such a NULL, after these triggers ran.
+        let generated = self.columns.iter().any(|c| c.generated);
+        for column in self.columns.iter().filter(|c| c.not_null && c.has_default) {
+            if generated || self.unique.contains(&column.name) {
+                let name = identifier(&column.name);
+                refuse(&format!("{} is NULL", column.name), &format!("WHERE new.{name} IS NULL"));
+            }
+        }
+        // An INTEGER PRIMARY KEY that SQLite is yet to choose reads as -1 here.
+        if job.key > 0 && job.kind == "INTEGER" {
+            refuse("state the row's job", &format!("WHERE new.{quoted} = -1"));
+        }
+        for conflict in &self.conflicts {
+            refuse(
+                "the row would replace one of another job",
+                &format!(
+                    "FROM {} AS v WHERE {conflict}\n    AND CAST(v.{quoted} AS TEXT) IS NOT \
+                     CAST(new.{quoted} AS TEXT) COLLATE BINARY",
+                    identifier(table)
+                ),
+            );
+        }
+        statements
+    }
+
+    fn triggers(&self, job: &Column) -> Vec<String> {
+        let replaces = self.replaces(job);
+        let job = identifier(&job.name);
         let label = literal(&self.name);
-        let row: Vec<_> =
-            self.row.iter().map(|column| format!("{column} = new.{column}")).collect();
-        let replaces: String = self
-            .conflicts
-            .iter()
-            .map(|conflict| {
-                format!(
-                    "  SELECT RAISE(ABORT, '{label}: the row would replace one of another job')\n    \
-                     FROM {} AS v WHERE {conflict} AND v.{job} IS NOT new.{job};\n",
-                    identifier(&self.name)
-                )
-            })
-            .collect();
+        let indexes: Vec<_> =
+            self.indexes.iter().map(|sql| format!("'{}'", literal(sql))).collect();
         let trigger = |event: &str| identifier(&format!("{}_{event}", self.prefix));
         let fill = |text: &str| {
             // One pass, so that a name which looks like a placeholder stays a name.
@@ -259,9 +299,10 @@ impl Table {
                 filled.push_str(&match placeholder {
                     "table" => identifier(&self.name),
                     "job" => job.clone(),
-                    "row" => row.join(" AND "),
+                    "row" => self.row.join(" AND "),
+                    "name" => literal(&format!("{}_insert", self.prefix)),
                     "label" => label.clone(),
-                    "indexes" => self.indexes.to_string(),
+                    "indexes" => indexes.join(", "),
                     "replaces" => replaces.clone(),
                     event => trigger(event),
                 });
@@ -275,11 +316,18 @@ impl Table {
 
 fn columns(conn: &Connection, table: &str) -> Result<Vec<Column>> {
     let mut statement = conn.prepare(
-        "SELECT name, pk, \"notnull\" = 0 AND dflt_value IS NULL AND hidden = 0, upper(type)
+        "SELECT name, pk, \"notnull\", dflt_value IS NOT NULL, hidden <> 0, upper(type)
            FROM pragma_table_xinfo(?1, 'main')",
     )?;
     let rows = statement.query_map([table], |row| {
-        Ok(Column { name: row.get(0)?, key: row.get(1)?, plain: row.get(2)?, kind: row.get(3)? })
+        Ok(Column {
+            name: row.get(0)?,
+            key: row.get(1)?,
+            not_null: row.get(2)?,
+            has_default: row.get(3)?,
+            generated: row.get(4)?,
+            kind: row.get(5)?,
+        })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

@@ -1,4 +1,4 @@
-//! The JSON object of `fence_state()`: built here because json_object() is missing from SQLite
+//! The JSON that functions answer: built here because json_object() is missing from SQLite
 //! builds before 3.38 and rounds a REAL to 15 digits.
 use rusqlite::types::ValueRef;
 
@@ -14,6 +14,18 @@ pub(crate) fn object(row: &rusqlite::Row<'_>) -> rusqlite::Result<String> {
     }
     out.push('}');
     Ok(out)
+}
+
+/// `[["a",1],["b",7]]`
+pub(crate) fn pairs<'a>(jobs: impl Iterator<Item = (&'a str, i64)>) -> String {
+    let mut out = String::from("[");
+    for (id, fence) in jobs {
+        out.push_str(if out.len() > 1 { ",[" } else { "[" });
+        string(&mut out, id);
+        out.push_str(&format!(",{fence}]"));
+    }
+    out.push(']');
+    out
 }
 
 fn value(out: &mut String, value: ValueRef<'_>) {

@@ -49,7 +49,8 @@ impl Lease {
         tell: impl FnMut(Renewal) + Send + 'static,
     ) -> Result<KeepAlive> {
         args::lease("keep_alive", None, ttl)?;
-        let Ok(length) = Duration::try_from_secs_f64(ttl) else {
+        let length = Duration::try_from_secs_f64(ttl).ok();
+        let Some(length) = length.filter(|l| Instant::now().checked_add(*l).is_some()) else {
             return Err(Error::invalid(
                 "keep_alive",
                 format_args!("ttl is too long, got {}", args::Number(ttl)),

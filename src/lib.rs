@@ -11,6 +11,7 @@ mod args;
 mod batch;
 #[cfg(not(feature = "loadable"))]
 mod busy;
+mod call;
 mod claim_batch;
 #[cfg(not(feature = "loadable"))]
 mod claim_many;

@@ -134,7 +134,9 @@ impl Store {
                 due = self.with(|session| batch::next_due(session, queue))?;
                 pause = FIRST_PAUSE;
             }
-            let until_due = due.map(|due| due - args::clock());
+            // SQLite's clock cuts after the milliseconds.
+            let now = (args::clock() * 1e3).floor() / 1e3;
+            let until_due = due.map(|due| due - now);
             if until_due.is_some_and(|seconds| seconds <= 0.0) {
                 return Ok(true);
             }

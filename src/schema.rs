@@ -52,12 +52,12 @@ pub(crate) fn init(session: &Session, function: &str) -> Result<()> {
 }
 
 fn up_to_date(conn: &Connection, function: &str) -> Result<bool> {
+    let mut all = true;
     for object in statements().filter_map(Object::of) {
-        if !object.present(conn, function)? {
-            return Ok(false);
-        }
+        all &= object.present(conn, function)?;
     }
-    Ok(conn.query_row("SELECT EXISTS (SELECT 1 FROM main.fence_floor)", [], |row| row.get(0))?)
+    let floor = "SELECT EXISTS (SELECT 1 FROM main.fence_floor)";
+    Ok(all && conn.query_row(floor, [], |row| row.get(0))?)
 }
 
 /// The statements of the files, which an empty line separates.

@@ -121,6 +121,8 @@ impl Store {
         &self,
         body: impl FnMut(&Session) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        // Before it waits for another thread's call, which may wait for this one.
+        drop(Entered::new(&self.inner)?);
         self.inner.group.run(|work| self.with(work), body)
     }
 

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // every test binary uses its own part
 
 pub mod docs;
+pub mod tier;
 
 use rusqlite::{ffi, Connection};
 use std::ffi::{c_char, CStr, CString};

@@ -1,0 +1,65 @@
+"""What every adapter has: open (the constructor), enqueue, claim, complete, close, and the rest."""
+
+import time
+
+WAIT = 30.0  # seconds that a call waits for SQLite's lock, where the peer lets us choose
+
+
+class Base:
+    names = True  # a claim carries the name of its worker
+    once = False  # a job that was claimed is gone; there is no lease that could run out
+    expires = "the lease runs out"  # how B comes to the job that A holds
+
+    def __init__(self, folder, full, ttl, worker, first, step):
+        """Opens the queue in `folder`; worker number 0 of a run comes first and may set it up."""
+        self.folder, self.full, self.ttl, self.worker = folder, full, ttl, worker
+        self.first, self.step = first, step
+
+    def version(self):
+        raise NotImplementedError
+
+    def enqueue(self, i):
+        raise NotImplementedError
+
+    def claim(self):
+        """The next job, its id first, or None."""
+        raise NotImplementedError
+
+    def complete(self, job, result):
+        """True: accepted, False: refused, None: the peer does not tell."""
+        raise NotImplementedError
+
+    def close(self):
+        pass
+
+    def state(self):
+        """What is stored about the only job, for a person to read."""
+        raise NotImplementedError
+
+    # What is measured is the peer's ordinary way; the following may be quicker ways round.
+
+    def done(self, job):
+        self.complete(job, "ok")
+
+    def finish(self, job):
+        """B's outcome: one that A's late completion would visibly change."""
+        return self.complete(job, "from B")
+
+    def fill(self, n):
+        for i in range(n):
+            self.enqueue(i)
+
+    def hold(self, n):
+        for _ in range(n):
+            self.claim()
+
+    def expire(self):
+        """Gives overdue jobs back, where the peer does not do so at a claim."""
+
+
+def now():
+    return time.time()
+
+
+def job_id(i):
+    return "job%08d" % i
