@@ -246,6 +246,11 @@ impl Host {
         let db = self.handle();
         // SAFETY: the handle is that of the call under way, which holds its mutex.
         unsafe {
+            let writing = ffi::sqlite3_txn_state(db, std::ptr::null()) == ffi::SQLITE_TXN_WRITE;
+            // In autocommit, a write transaction is that of a statement.
+            if !writing || ffi::sqlite3_get_autocommit(db) != 0 {
+                return writing;
+            }
             let mut statement = ffi::sqlite3_next_stmt(db, std::ptr::null_mut());
             while !statement.is_null() {
                 if ffi::sqlite3_stmt_busy(statement) != 0

@@ -81,6 +81,12 @@ pub(crate) enum Operation {
 impl Operation {
     pub(crate) const COUNT: usize = Operation::Pass as usize + 1;
 
+    /// A result or a batch can be of any size, ids and owners are short.
+    pub(crate) fn binds_large_text(self) -> bool {
+        use Operation::*;
+        matches!(self, Complete | CompleteByClock | Fail | FailByClock | EnqueueBatch)
+    }
+
     pub(crate) fn sql(self) -> Cow<'static, str> {
         use Operation::*;
         let by_clock = |name, now: &str| Cow::Owned(file(name).replace(now, CLOCK.trim_end()));

@@ -276,8 +276,10 @@ pub(crate) fn count(
             statement.raw_bind_parameter(*index, value)?;
         }
         let rows = statement.raw_execute()?;
-        // A large result is not kept for the statement's next use.
-        statement.clear_bindings();
+        if operation.binds_large_text() {
+            // Not kept in memory until the statement is used again.
+            statement.clear_bindings();
+        }
         Ok(rows)
     })
 }

@@ -26,7 +26,7 @@ class Worker:
         self.busy = 0
 
     def open(self, **options):
-        self.peer = self.peer_class(*(options[key] for key in OPTIONS))
+        self.peer = self.peer_class(**options)
         facts = {key: getattr(self.peer, key) for key in ("names", "once", "expires")}
         return {"version": self.peer.version(), **facts}
 
@@ -93,8 +93,6 @@ class Worker:
         self.peer.close()
         return {}
 
-
-OPTIONS = ("folder", "full", "ttl", "worker", "first", "step")
 
 if __name__ == "__main__":
     main()

@@ -10,10 +10,11 @@ class Base:
     once = False  # a job that was claimed is gone; there is no lease that could run out
     expires = "the lease runs out"  # how B comes to the job that A holds
 
-    def __init__(self, folder, full, ttl, worker, first, step):
-        """Opens the queue in `folder`; worker number 0 of a run comes first and may set it up."""
+    def __init__(self, folder, full, ttl, worker, fresh, first, step):
+        """Opens the queue in `folder`. `fresh`: the first one to do so. Who claims by id takes
+        every `step`-th from the `first` on."""
         self.folder, self.full, self.ttl, self.worker = folder, full, ttl, worker
-        self.first, self.step = first, step
+        self.fresh, self.first, self.step = fresh, first, step
 
     def version(self):
         raise NotImplementedError

@@ -21,8 +21,8 @@ UPDATE jobs SET result = ?4, done = 1
 
 
 class Peer(Base):
-    def __init__(self, *args):
-        super().__init__(*args)
+    def __init__(self, **options):
+        super().__init__(**options)
         self.db = self.connect()
         self.db.execute("PRAGMA journal_mode = WAL")
         self.prepare()

@@ -9,8 +9,8 @@ from .base import Base
 
 
 class Peer(Base):
-    def __init__(self, *args):
-        super().__init__(*args)
+    def __init__(self, **options):
+        super().__init__(**options)
         self.db = honker.open(os.path.join(self.folder, "jobs.db"))
         # NORMAL is what it sets; its writer's synchronous has no switch.
         if self.full:

@@ -13,8 +13,8 @@ class Peer(Base):
     once = True
     expires = "no lease: the task is enqueued again under its id"
 
-    def __init__(self, *args):
-        super().__init__(*args)
+    def __init__(self, **options):
+        super().__init__(**options)
         path = os.path.join(self.folder, "jobs.db")
         self.huey = SqliteHuey(filename=path, timeout=WAIT)
         synchronous = "FULL" if self.full else "NORMAL"

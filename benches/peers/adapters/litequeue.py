@@ -12,8 +12,8 @@ class Peer(Base):
     names = False
     expires = "list_locked() and retry()"
 
-    def __init__(self, *args):
-        super().__init__(*args)
+    def __init__(self, **options):
+        super().__init__(**options)
         self.queue = litequeue.LiteQueue(os.path.join(self.folder, "jobs.db"), timeout=WAIT)
         if self.full:
             self.queue.conn.execute("PRAGMA synchronous = FULL")

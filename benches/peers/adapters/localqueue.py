@@ -10,8 +10,8 @@ from .base import Base
 class Peer(Base):
     names = False
 
-    def __init__(self, *args):
-        super().__init__(*args)
+    def __init__(self, **options):
+        super().__init__(**options)
         self.queue = SimpleQueue(
             self.folder,
             delivery=DeliveryPolicy(lease_seconds=self.ttl, max_retries=1000),

@@ -7,8 +7,8 @@ from .base import job_id
 
 
 class Peer(by_hand.Peer):
-    def __init__(self, *args):
-        super().__init__(*args)
+    def __init__(self, **options):
+        super().__init__(**options)
         self.db.close()
 
     def kept(self, method, *args):

@@ -12,8 +12,8 @@ class Peer(Base):
     names = False
     expires = "no lease: auto_resume when B opens the file"
 
-    def __init__(self, *args):
-        super().__init__(*args)
+    def __init__(self, **options):
+        super().__init__(**options)
         self.open(auto_resume=False)
 
     def open(self, auto_resume):

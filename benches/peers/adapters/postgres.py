@@ -24,13 +24,13 @@ UPDATE jobs SET result = %s, done = true
 
 
 class Peer(Base):
-    def __init__(self, *args):
-        super().__init__(*args)
+    def __init__(self, **options):
+        super().__init__(**options)
         schema = "run_" + os.path.basename(self.folder).replace("-", "_")
         self.db = psycopg.connect(os.environ["PEERS_POSTGRES"], autocommit=True)
         self.db.execute("SET synchronous_commit = " + ("on" if self.full else "off"))
         self.db.execute("SET client_min_messages = warning")
-        if self.first == 0:
+        if self.fresh:
             self.db.execute(SCHEMA.format(schema))
         self.db.execute("SET search_path = " + schema)
         self.prepared = self.db.cursor()

@@ -24,11 +24,11 @@ return 1"""
 
 
 class Peer(Base):
-    def __init__(self, *args):
-        super().__init__(*args)
+    def __init__(self, **options):
+        super().__init__(**options)
         port = int(os.environ["PEERS_REDIS"])
         self.db = redis.Redis("127.0.0.1", port, decode_responses=True)
-        if self.first == 0:
+        if self.fresh:
             self.db.flushall()
             self.db.config_set("appendfsync", "always" if self.full else "everysec")
         self.claim_script = self.db.register_script(CLAIM)
