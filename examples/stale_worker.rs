@@ -1,8 +1,9 @@
 //! Two workers, two processes, one database file: A stalls past the end of its lease, B takes
 //! the job over and finishes it, A wakes up and writes its result.
 //!
-//! `cargo run --release --example stale_worker` shows A's write being refused.
-//! `.. -- --without-fence` lets A write with a plain UPDATE, to show what the fence is for.
+//! `cargo run --release --example stale_worker` shows A's write being refused, by the function and,
+//! as a plain UPDATE, by the file.
+//! `.. -- --without-fence` takes the file's triggers off, to show what the fence is for.
 //! `.. -- FILE` keeps the database, in a new file.
 use rusqlite::types::ValueRef;
 use rusqlite::Connection;
@@ -77,10 +78,11 @@ fn worker(name: &str, file: &Path, started: &str, fenced: bool) -> Result<ExitCo
         this.say("-- wakes up");
         if fenced {
             this.run(&format!("SELECT fence_complete('report', 'A', {fence}, 'written by A');"))?;
-        } else {
-            let write = "UPDATE jobs SET result = 'written by A' WHERE id = 'report';";
-            let rows = this.conn.execute(write, [])?;
-            this.show(write, &format!("{rows} row"));
+        }
+        let write = "UPDATE jobs SET result = 'written by A' WHERE id = 'report';";
+        match this.conn.execute(write, []) {
+            Ok(rows) => this.show(write, &format!("{rows} row")),
+            Err(refused) => this.show(write, &refused.to_string()),
         }
     } else {
         let claim = "SELECT fence_claim('report', 'B', 60);";
@@ -133,7 +135,7 @@ impl Process {
         println!("{seconds:5.2} s  {:<5}  {line}", self.name);
     }
 
-    /// A plain UPDATE meets no fence, but the file may have triggers that refuse it too.
+    /// What refuses a plain UPDATE.
     fn take_guards_off(&self) -> Result<()> {
         let sql = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'jobs'";
         let mut statement = self.conn.prepare(sql)?;
@@ -142,9 +144,7 @@ impl Process {
         for name in &names {
             self.conn.execute(&format!("DROP TRIGGER \"{name}\""), [])?;
         }
-        if !names.is_empty() {
-            self.say(&format!("-- takes {} triggers off the table jobs", names.len()));
-        }
+        self.say(&format!("-- takes {} triggers off the table jobs", names.len()));
         Ok(())
     }
 

@@ -1,5 +1,42 @@
 //! A worker that stalled, lost its lease and woke up again must not overwrite the result of the
-//! worker that took over. This crate makes SQLite itself refuse that write.
+//! worker that took over. This crate makes SQLite itself refuse that write: every claim of a job
+//! gets a higher *fence*, and a write counts only with the current one.
+//!
+//! The doors:
+//!
+//! - [`Store`]: a kept connection that threads share. It hands out [`Lease`]s, which renew, complete,
+//!   release, and write to tables of your own.
+//! - Functions of a path, such as [`claim`], which open the file for one call.
+//! - [`register`]: the `fence_*` SQL functions on a rusqlite connection of your own.
+//! - The loadable extension, for every other program that uses SQLite: `cargo build --release
+//!   --no-default-features --features loadable`.
+//! - The files of `sql/`, for clients that can load nothing.
+//!
+//! ```
+//! # #[cfg(not(feature = "loadable"))]
+//! # fn main() -> fence::Result<()> {
+//! use fence::{Error, Standing, Store};
+//!
+//! let store = Store::open(":memory:")?;
+//! store.enqueue("report")?;
+//! let a = store.claim("report", "A", 0.0, 10.0)?.expect("nobody holds it");
+//! let b = store.claim("report", "B", 10.0, 10.0)?.expect("A's lease is over");
+//!
+//! // Both write to a table of their own; it counts while the lease is held, or not at all.
+//! let write = |lease: &fence::Lease| {
+//!     lease.write(11.0, |tx| {
+//!         tx.execute_batch("CREATE TABLE reports(text); INSERT INTO reports VALUES ('..')")?;
+//!         tx.complete("written")
+//!     })
+//! };
+//! assert!(matches!(write(&a), Err(Error::NotHeld { standing: Standing::Superseded, .. })));
+//! write(&b)?;
+//! assert_eq!(b.check(12.0)?, Standing::DoneByYou);
+//! # Ok(())
+//! # }
+//! # #[cfg(feature = "loadable")]
+//! # fn main() {}
+//! ```
 
 #[cfg(all(feature = "loadable", feature = "bundled"))]
 compile_error!(

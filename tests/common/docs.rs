@@ -199,6 +199,36 @@ pub fn better_sqlite3() -> Option<PathBuf> {
     None
 }
 
+/// Whether `function`, given as `name/arguments`, is called in `sql` with that many arguments.
+pub fn arity_called(sql: &str, function: &str) -> bool {
+    let (name, arity) = function.split_once('/').unwrap();
+    let arguments = |call: &str| {
+        let (mut depth, mut text, mut commas, mut empty) = (0, false, 0, true);
+        for c in call.chars() {
+            match c {
+                '\'' => text = !text,
+                _ if text => {}
+                '(' | '[' => depth += 1,
+                ')' if depth == 0 => break,
+                ')' | ']' => depth -= 1,
+                ',' if depth == 0 => commas += 1,
+                _ => {}
+            }
+            empty = false;
+        }
+        if empty {
+            0
+        } else {
+            commas + 1
+        }
+    };
+    let calls = sql.match_indices(name).filter_map(|(at, _)| {
+        let opens = !sql[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        sql[at + name.len()..].strip_prefix('(').filter(|_| opens)
+    });
+    calls.map(arguments).any(|count| count.to_string() == arity)
+}
+
 /// The functions, as `name/arguments`, and the virtual tables that loading the extension adds.
 pub fn added_by_loading() -> (Vec<String>, Vec<String>) {
     let names = |sql: &str| {
