@@ -45,7 +45,7 @@ BEGIN
 {replaces}END;
 
 -- Minus the fence asks for the row to be deleted: a DELETE has no place to state one.
-CREATE TRIGGER main.{updated} AFTER UPDATE ON {table} WHEN new.fence IS NOT NULL
+CREATE TRIGGER main.{updated} AFTER UPDATE ON {table}
 BEGIN
   DELETE FROM {table} WHERE {row} AND fence < 0;
   UPDATE {table} SET fence = NULL WHERE {row} AND fence IS NOT NULL;

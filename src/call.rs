@@ -40,7 +40,7 @@ impl<'a> Call<'a> {
     /// The host, and the arguments as they are.
     pub(crate) fn raw(&self) -> Result<(&'a Host, Vec<Value>)> {
         let value = |i| {
-            Value::try_from(self.value(i))
+            Value::try_from(self.value(i)?)
                 .map_err(|_| self.invalid(format_args!("argument {} must be valid UTF-8", i + 1)))
         };
         Ok((self.host, (0..self.count()).map(value).collect::<Result<_>>()?))
@@ -59,10 +59,10 @@ impl<'a> Call<'a> {
         Error::invalid(self.function.name, what)
     }
 
-    fn value(&self, i: usize) -> ValueRef<'a> {
+    fn value(&self, i: usize) -> Result<ValueRef<'a>> {
         // SAFETY: the value is an argument of the call under way; SQLite keeps its text until
         // the call returns, and nothing here converts it to another encoding.
-        unsafe {
+        Ok(unsafe {
             let value = self.values[i];
             match ffi::sqlite3_value_type(value) {
                 ffi::SQLITE_INTEGER => ValueRef::Integer(ffi::sqlite3_value_int64(value)),
@@ -70,21 +70,21 @@ impl<'a> Call<'a> {
                 ffi::SQLITE_TEXT => {
                     let text = ffi::sqlite3_value_text(value);
                     let len = ffi::sqlite3_value_bytes(value) as usize;
-                    // NULL where memory ran out during a conversion from UTF-16.
+                    // Where memory ran out during a conversion from UTF-16.
                     if text.is_null() {
-                        ValueRef::Null
-                    } else {
-                        ValueRef::Text(slice::from_raw_parts(text, len))
+                        let failure = ffi::Error::new(ffi::SQLITE_NOMEM);
+                        return Err(rusqlite::Error::SqliteFailure(failure, None).into());
                     }
+                    ValueRef::Text(slice::from_raw_parts(text, len))
                 }
                 ffi::SQLITE_BLOB => ValueRef::Blob(&[]),
                 _ => ValueRef::Null,
             }
-        }
+        })
     }
 
     /// The value after SQLite's numeric affinity: text that looks like a number is one.
-    fn numeric(&self, i: usize) -> ValueRef<'a> {
+    fn numeric(&self, i: usize) -> Result<ValueRef<'a>> {
         // SAFETY: the value is an argument of the call under way.
         unsafe { ffi::sqlite3_value_numeric_type(self.values[i]) };
         self.value(i)
@@ -92,7 +92,7 @@ impl<'a> Call<'a> {
 
     /// An id or an owner.
     pub(crate) fn text(&self, i: usize, argument: &str) -> Result<&'a str> {
-        let text = match self.value(i) {
+        let text = match self.value(i)? {
             ValueRef::Text(bytes) => std::str::from_utf8(bytes)
                 .map_err(|_| self.invalid(format_args!("{argument} must be valid UTF-8")))?,
             other => {
@@ -107,7 +107,7 @@ impl<'a> Call<'a> {
 
     /// A moment or a length of time. Whether it is finite is for the caller to check.
     pub(crate) fn number(&self, i: usize, argument: &str) -> Result<f64> {
-        match self.numeric(i) {
+        match self.numeric(i)? {
             ValueRef::Integer(i) => Ok(i as f64),
             ValueRef::Real(r) => Ok(r),
             other => {
@@ -120,7 +120,7 @@ impl<'a> Call<'a> {
     /// welcome as far as it is exact.
     pub(crate) fn integer(&self, i: usize, argument: &str) -> Result<i64> {
         const EXACT: f64 = 9_007_199_254_740_992.0;
-        match self.numeric(i) {
+        match self.numeric(i)? {
             ValueRef::Integer(i) => Ok(i),
             ValueRef::Real(r) if r.fract() == 0.0 && r.abs() <= EXACT => Ok(r as i64),
             other => {
@@ -132,7 +132,7 @@ impl<'a> Call<'a> {
 
     /// A text to store, or NULL; a number becomes text by the column's affinity.
     pub(crate) fn stored(&self, i: usize, argument: &str) -> Result<ValueRef<'a>> {
-        match self.value(i) {
+        match self.value(i)? {
             ValueRef::Blob(_) => {
                 Err(self.invalid(format_args!("{argument} must be text or NULL, got a BLOB")))
             }

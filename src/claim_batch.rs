@@ -5,8 +5,8 @@
 //! function of the same name in a select list can.
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::vtab::{
-    Context, Filters, IndexConstraintOp, IndexInfo, Module, VTab, VTabConfig, VTabConnection,
-    VTabCursor,
+    Context, Filters, IndexConstraint, IndexConstraintOp, IndexInfo, Module, VTab, VTabConfig,
+    VTabConnection, VTabCursor,
 };
 use rusqlite::{ffi, Result};
 use std::borrow::Cow;
@@ -64,21 +64,22 @@ unsafe impl<'vtab> VTab<'vtab> for Table {
     /// The arguments come as constraints on the hidden columns; all of them are needed at once.
     fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
         let mut given = 0;
-        for (constraint, mut usage) in info.constraints_and_usages() {
-            let argument = constraint.column() - COLUMNS;
-            if argument < 0
-                || constraint.operator() != IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ
-            {
-                continue;
-            }
-            if !constraint.is_usable() {
-                return Ok(false);
-            }
-            // A second condition on the same argument is for SQLite to check.
-            if given & 1 << argument == 0 {
-                usage.set_argv_index(argument + 1);
-                usage.set_omit(true);
+        for constraint in info.constraints() {
+            if let Some(argument) = argument(&constraint) {
+                if !constraint.is_usable() {
+                    return Ok(false);
+                }
                 given |= 1 << argument;
+            }
+        }
+        let mut used = 0;
+        for (constraint, mut usage) in info.constraints_and_usages() {
+            // A second condition on the same argument is for SQLite to check.
+            if let Some(argument) = argument(&constraint).filter(|i| used & 1 << i == 0) {
+                used |= 1 << argument;
+                let before: c_int = given & ((1 << argument) - 1);
+                usage.set_argv_index(before.count_ones() as c_int + 1);
+                usage.set_omit(true);
             }
         }
         info.set_idx_num(given);
@@ -96,6 +97,12 @@ unsafe impl<'vtab> VTab<'vtab> for Table {
             row: 0,
         })
     }
+}
+
+/// Which argument a condition gives, counted from 0.
+fn argument(constraint: &IndexConstraint<'_>) -> Option<c_int> {
+    let equal = constraint.operator() == IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ;
+    Some(constraint.column() - COLUMNS).filter(|argument| equal && *argument >= 0)
 }
 
 #[repr(C)]
@@ -143,7 +150,7 @@ unsafe impl VTabCursor for Cursor {
         self.taken = match catch_unwind(AssertUnwindSafe(|| claim(&self.host, &arguments))) {
             Ok(Ok(taken)) => taken,
             Ok(Err(error)) => {
-                let (message, code) = self.host.report(FUNCTION, &error);
+                let (message, code) = self.host.report(FUNCTION, error);
                 return Err(module_error(code, message));
             }
             Err(_) => {

@@ -115,6 +115,25 @@ impl Error {
         }
     }
 
+    /// Puts the extended code in the place of the primary one, which is all that rusqlite sees
+    /// where the host did not turn extended codes on.
+    pub(crate) fn extend(&mut self, code: i32) {
+        let (Error::Busy(e) | Error::ReadOnly(e) | Error::NotInitialised(e) | Error::Sqlite(e)) =
+            self
+        else {
+            return;
+        };
+        let failure = match e {
+            rusqlite::Error::SqliteFailure(failure, _) => failure,
+            #[cfg(feature = "bundled")]
+            rusqlite::Error::SqlInputError { error, .. } => error,
+            _ => return,
+        };
+        if failure.extended_code == code & 0xff {
+            failure.extended_code = code;
+        }
+    }
+
     /// For each of the callers whose common transaction failed.
     #[cfg(not(feature = "loadable"))]
     pub(crate) fn copy(&self) -> Self {

@@ -150,6 +150,8 @@ fn together(session: &Session, calls: &mut [Box<dyn Work>]) -> Result<()> {
         return Ok(());
     }
     let conn = session.connection();
+    // Prepared now, because what fails may be that memory ran out.
+    let mut rollback = conn.prepare("ROLLBACK")?;
     conn.execute_batch("BEGIN IMMEDIATE")?;
     for i in 0..calls.len() {
         calls[i].run(session);
@@ -165,8 +167,8 @@ fn together(session: &Session, calls: &mut [Box<dyn Work>]) -> Result<()> {
     }
     let committed = conn.execute_batch("COMMIT");
     if committed.is_err() && !conn.is_autocommit() {
-        // If this fails too, the connection is beyond help; the first error says why.
-        let _ = conn.execute_batch("ROLLBACK");
+        // The first error says why.
+        let _ = rollback.raw_execute();
     }
     Ok(committed?)
 }

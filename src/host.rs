@@ -163,7 +163,7 @@ unsafe extern "C" fn run(
                 Err(_) => ffi::sqlite3_result_error_toobig(context),
             },
             Ok(Err(error)) => {
-                let (message, code) = bound.host.report(bound.function.name, &error);
+                let (message, code) = bound.host.report(bound.function.name, error);
                 fail(context, &message, code);
             }
             Err(_) => fail(
@@ -193,10 +193,12 @@ impl Host {
     }
 
     /// What the client is told of an error: a sentence that names the function, and the code.
-    pub(crate) fn report(&self, function: &str, error: &Error) -> (String, c_int) {
-        let code = self.extended_code(error);
+    pub(crate) fn report(&self, function: &str, mut error: Error) -> (String, c_int) {
+        // SAFETY: the handle is that of the call under way.
+        error.extend(unsafe { ffi::sqlite3_extended_errcode(self.handle()) });
+        let code = error.extended_code();
         match error {
-            Error::InvalidArgument(sentence) => (sentence.clone(), code),
+            Error::InvalidArgument(sentence) => (sentence, code),
             other => (format!("{function}: {other}"), code),
         }
     }
@@ -227,19 +229,6 @@ impl Host {
         })
     }
 
-    /// The code with its extension. The host decides whether its connection shows extended codes;
-    /// where it does not, rusqlite saw the primary one only.
-    fn extended_code(&self, error: &Error) -> c_int {
-        let code = error.extended_code();
-        // SAFETY: the handle is that of the call under way.
-        let extended = unsafe { ffi::sqlite3_extended_errcode(self.handle()) };
-        if matches!(error, Error::InvalidArgument(_)) || extended & 0xff != code & 0xff {
-            code
-        } else {
-            extended
-        }
-    }
-
     /// Whether a statement that writes is under way on this connection. It would write the
     /// columns it read before our update back over it, and the same fence would be issued twice.
     pub(crate) fn inside_a_write(&self) -> bool {
@@ -262,5 +251,54 @@ impl Host {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol;
+
+    const fn reads(name: &'static str, body: fn(&Call) -> Result<Answer>) -> Function {
+        Function { name, arguments: 0, writes: false, body }
+    }
+
+    static FUNCTIONS: &[Function] = &[
+        reads("fence_broken", |_| panic!("a bug")),
+        // In the middle of a kept statement.
+        reads("fence_broken_read", |call| {
+            protocol::state(call.session()?, "j", |_| panic!("a bug"))
+                .map(|_: Option<()>| Answer::Null)
+        }),
+        reads("fence_read", |call| {
+            Ok(Answer::Integer(
+                protocol::job_state(call.session()?, "j")?.map_or(0, |job| job.fence),
+            ))
+        }),
+    ];
+
+    #[test]
+    fn a_panic_becomes_an_sql_error_and_the_connection_goes_on() {
+        let conn = Connection::open_in_memory().unwrap();
+        register(&conn, FUNCTIONS).unwrap();
+        conn.execute_batch(include_str!("../sql/schema.sql")).unwrap();
+        conn.execute_batch("BEGIN; INSERT INTO jobs(id, fence) VALUES ('j', 7)").unwrap();
+        let one = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
+        for name in ["fence_broken", "fence_broken_read", "fence_broken"] {
+            match one(&format!("SELECT {name}()")) {
+                Err(rusqlite::Error::SqliteFailure(e, Some(sentence))) => {
+                    assert_eq!(e.extended_code, ffi::SQLITE_INTERNAL);
+                    assert_eq!(
+                        sentence,
+                        format!("{name}: panicked; this is a bug in sqlite-fence")
+                    );
+                }
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(one("SELECT fence_read()"), Ok(7), "after {name}");
+        }
+        conn.execute_batch("COMMIT").unwrap();
+        assert_eq!(one("SELECT count(*) FROM jobs"), Ok(1));
+        conn.close().unwrap();
     }
 }

@@ -1,5 +1,5 @@
 //! A lease that came out of a commit, and writes that depend on it.
-use rusqlite::Connection;
+use rusqlite::{Connection, Statement};
 use std::ops::Deref;
 
 use crate::session::Session;
@@ -80,8 +80,11 @@ impl Lease {
         now.map_or(Ok(()), |now| args::moment("write", "now", now))?;
         self.store.with(|session| {
             let transaction = Transaction { session, lease: self, now };
+            // Prepared before there is something to roll back, because the error may be that memory
+            // ran out.
+            let rollback = session.connection().prepare("ROLLBACK")?;
             session.connection().execute_batch("BEGIN IMMEDIATE")?;
-            let mut rollback = Rollback(Some(session.connection()));
+            let mut rollback = Rollback(Some(rollback));
             protocol::assert(session, &self.id, &self.owner, self.fence, now)?;
             let answer = body(&transaction)?;
             session.connection().execute_batch("COMMIT")?;
@@ -92,13 +95,13 @@ impl Lease {
 }
 
 /// Rolls back when it is dropped, also by a panic, until told otherwise.
-struct Rollback<'a>(Option<&'a Connection>);
+struct Rollback<'a>(Option<Statement<'a>>);
 
 impl Drop for Rollback<'_> {
     fn drop(&mut self) {
-        if let Some(conn) = self.0 {
+        if let Some(rollback) = &mut self.0 {
             // An error that rolled back already leaves nothing to do.
-            let _ = conn.execute_batch("ROLLBACK");
+            let _ = rollback.raw_execute();
         }
     }
 }

@@ -5,35 +5,45 @@ use crate::operation::file;
 use crate::session::Session;
 use crate::{Error, Result};
 
-const COLUMNS: [(&str, &str); 6] = [
-    ("id", "TEXT"),
-    ("owner", "TEXT"),
-    ("until", "REAL"),
-    ("fence", "INTEGER"),
-    ("result", "TEXT"),
-    ("done", "INTEGER"),
+const COLUMNS: [&str; 6] = [
+    "id TEXT PRIMARY KEY",
+    "owner TEXT",
+    "until REAL NOT NULL DEFAULT 0",
+    "fence INTEGER NOT NULL DEFAULT 0",
+    "result TEXT",
+    "done INTEGER NOT NULL DEFAULT 0",
 ];
 
 /// Creates what is missing and replaces triggers and views of another version. Harmless to
 /// repeat, also from two processes at once; writes nothing where nothing is to be done.
 pub(crate) fn init(session: &Session, function: &str) -> Result<()> {
     let conn = session.connection();
-    // Before the table is made, because an object of the wrong kind is an error.
-    let ready = up_to_date(conn, function)?;
-    if kind(conn, "jobs")?.is_none() {
-        conn.execute_batch(file("schema"))?;
+    if kind(conn, "jobs")?.is_some() {
+        return complete(session, function);
     }
-    // Looked at again: another program may have made a table of its own in between.
+    // The first statement writes, so that it can wait for another writer.
+    session.in_savepoint(|| {
+        conn.execute_batch(file("schema"))?;
+        complete(session, function)
+    })
+}
+
+/// The same where there is a table jobs, or was not a moment ago.
+fn complete(session: &Session, function: &str) -> Result<()> {
+    let conn = session.connection();
     match kind(conn, "jobs")? {
         Some(kind) if kind != "table" => {
             return Err(Error::invalid(
                 function,
-                format_args!("the database has a {kind} named jobs, a table is needed"),
+                format_args!(
+                    "the database has {} {kind} named jobs, a table is needed",
+                    article(&kind)
+                ),
             ))
         }
         _ => check_columns(conn, function)?,
     }
-    if ready {
+    if up_to_date(conn, function)? {
         return Ok(());
     }
     session.atomically(|| {
@@ -52,12 +62,12 @@ pub(crate) fn init(session: &Session, function: &str) -> Result<()> {
 }
 
 fn up_to_date(conn: &Connection, function: &str) -> Result<bool> {
-    let mut all = true;
     for object in statements().filter_map(Object::of) {
-        all &= object.present(conn, function)?;
+        if !object.present(conn, function)? {
+            return Ok(false);
+        }
     }
-    let floor = "SELECT EXISTS (SELECT 1 FROM main.fence_floor)";
-    Ok(all && conn.query_row(floor, [], |row| row.get(0))?)
+    Ok(conn.query_row("SELECT EXISTS (SELECT 1 FROM main.fence_floor)", [], |row| row.get(0))?)
 }
 
 /// The statements of the files, which an empty line separates.
@@ -89,7 +99,7 @@ impl Object {
         if !kind.eq_ignore_ascii_case(self.kind) {
             return Err(Error::invalid(
                 function,
-                format_args!("the database has a {kind} named {}", self.name),
+                format_args!("the database has {} {kind} named {}", article(&kind), self.name),
             ));
         }
         Ok(self.kind == "TABLE" || sql.ends_with(self.definition))
@@ -115,30 +125,37 @@ fn stored(conn: &Connection, name: &str) -> Result<Option<(String, String)>> {
     Ok(rows.next()?.map(|row| Ok::<_, rusqlite::Error>((row.get(0)?, row.get(1)?))).transpose()?)
 }
 
+fn article(kind: &str) -> &'static str {
+    if kind == "index" {
+        "an"
+    } else {
+        "a"
+    }
+}
+
 fn kind(conn: &Connection, name: &str) -> Result<Option<String>> {
     Ok(stored(conn, name)?.map(|(kind, _)| kind))
 }
 
+/// A WITHOUT ROWID table, which our triggers could not live on, shows by the NOT NULL of its key.
 fn check_columns(conn: &Connection, function: &str) -> Result<()> {
-    let mut statement =
-        conn.prepare("SELECT name, type, pk FROM pragma_table_info('jobs', 'main') ORDER BY cid")?;
-    let found = statement
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?)))?
-        .collect::<rusqlite::Result<Vec<(String, String, i64)>>>()?;
-    let expected = COLUMNS
-        .iter()
-        .enumerate()
-        .map(|(i, (name, kind))| ((*name).to_owned(), (*kind).to_owned(), i64::from(i == 0)));
-    if found.iter().cloned().eq(expected) {
-        return Ok(());
+    let mut statement = conn.prepare(
+        "SELECT name || ' ' || type || iif(pk, ' PRIMARY KEY', '')
+                || iif(\"notnull\", ' NOT NULL', '') || coalesce(' DEFAULT ' || dflt_value, '')
+                || iif(hidden, ' GENERATED', '')
+           FROM pragma_table_xinfo('jobs', 'main') ORDER BY cid",
+    )?;
+    let found =
+        statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+    if found != COLUMNS {
+        return Err(Error::invalid(
+            function,
+            format_args!(
+                "the table jobs has other columns: needs ({}), found ({})",
+                COLUMNS.join(", "),
+                found.join(", ")
+            ),
+        ));
     }
-    let list = |columns: &mut dyn Iterator<Item = String>| columns.collect::<Vec<_>>().join(", ");
-    Err(Error::invalid(
-        function,
-        format_args!(
-            "the table jobs has other columns: needs ({}) with id as primary key, found ({})",
-            list(&mut COLUMNS.iter().map(|(name, kind)| format!("{name} {kind}"))),
-            list(&mut found.iter().map(|(name, kind, _)| format!("{name} {kind}"))),
-        ),
-    ))
+    Ok(())
 }

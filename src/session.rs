@@ -52,16 +52,35 @@ impl Session {
     }
 
     /// Runs `body` so that all of it counts or nothing: inside the caller's transaction, or in
-    /// one of its own.
+    /// one of its own. It has the write lock from the beginning.
     pub(crate) fn atomically<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.conn.execute_batch("SAVEPOINT fence")?;
-        let done = self.lock().and_then(|()| body()).and_then(|answer| {
-            self.conn.execute_batch("RELEASE fence")?;
+        self.in_savepoint(|| self.lock().and_then(|()| body()))
+    }
+
+    /// The same for a `body` whose first statement writes.
+    pub(crate) fn in_savepoint<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<T> {
+        let conn = self.connection();
+        // RELEASE of a transaction of our own would commit, and that may be what failed.
+        let undo: &[&str] = if conn.is_autocommit() {
+            &["ROLLBACK"]
+        } else {
+            &["ROLLBACK TO fence", "RELEASE fence"]
+        };
+        // Prepared now, because the error may be that memory ran out.
+        let mut undo =
+            undo.iter().map(|sql| conn.prepare(sql)).collect::<rusqlite::Result<Vec<_>>>()?;
+        conn.execute_batch("SAVEPOINT fence")?;
+        let mut done = body().and_then(|answer| {
+            conn.execute_batch("RELEASE fence")?;
             Ok(answer)
         });
-        if done.is_err() {
-            // An error that rolled everything back has taken the savepoint along.
-            let _ = self.conn.execute_batch("ROLLBACK TO fence; RELEASE fence");
+        if let Err(error) = &mut done {
+            // SAFETY: the connection is open. Undoing makes SQLite forget the code.
+            error.extend(unsafe { ffi::sqlite3_extended_errcode(conn.handle()) });
+            for statement in &mut undo {
+                // An error that rolled everything back has taken the savepoint along.
+                let _ = statement.raw_execute();
+            }
         }
         done
     }

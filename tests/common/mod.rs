@@ -206,7 +206,13 @@ pub const WRITES: [&str; 8] = [
 ];
 
 /// The other functions that write, on the jobs of `add_jobs` and a table `t` with a column `id`.
-pub const ALSO_WRITES: [&str; 5] = [
+pub const ALSO_WRITES: [&str; 11] = [
+    "fence_enqueue_batch('[\"new\"]')",
+    "fence_claim_batch('b', 1, 10, 1)",
+    "fence_renew_batch('a', 1, 10, '[[\"held\", 1]]')",
+    "fence_complete_batch('a', 1, '[[\"held\", 1, \"r\"]]')",
+    "fence_fail('held', 'a', 1, 1, 'e')",
+    "fence_requeue('held')",
     "fence_purge(1e10, 1)",
     "fence_restore(5)",
     "fence_guard('t', 'id')",
@@ -218,6 +224,7 @@ pub const ALSO_WRITES: [&str; 5] = [
 pub fn add_jobs(conn: &Connection) {
     conn.execute_batch(
         "SELECT fence_init();
+         SELECT fence_init_queue();
          SELECT fence_enqueue('free');
          SELECT fence_enqueue('held');
          SELECT fence_claim('held', 'a', 0, 9e9);",
