@@ -136,11 +136,7 @@ fn by_statement(file: &Path, ids: &[String], claim: &str, complete: &str) -> Dur
 
 fn by_queue(file: &Path, batch: i64) -> Duration {
     let conn = open(file);
-    let mut claim = conn
-        .prepare(
-            "SELECT json_group_array(json_array(id, fence)) FROM fence_claim_batch(?1, ?2, ?3, ?4)",
-        )
-        .unwrap();
+    let mut claim = conn.prepare("SELECT fence_claim_batch(?1, ?2, ?3, ?4)").unwrap();
     let mut complete = conn.prepare("SELECT fence_complete_batch(?1, ?2, ?3)").unwrap();
     let started = Instant::now();
     loop {
