@@ -15,7 +15,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::rc::Rc;
 
 use crate::batch::{self, Taken};
-use crate::host::{Host, Share};
+use crate::host::{sentence_for_sqlite, Host, Share};
 use crate::{args, Error};
 
 const FUNCTION: &str = "fence_claim_batch";
@@ -126,40 +126,45 @@ pub(crate) fn claim(host: &Host, arguments: &[Value]) -> crate::Result<Vec<Taken
     batch::claim(session, &owner, now, ttl, limit, &queue)
 }
 
-// SAFETY: `Cursor` is repr(C) and begins with sqlite3_vtab_cursor.
-unsafe impl VTabCursor for Cursor {
-    fn filter(&mut self, given: c_int, _: Option<&str>, filters: &Filters<'_>) -> Result<()> {
-        self.row = 0;
+impl Cursor {
+    fn claim(&mut self, given: c_int, filters: &Filters<'_>) -> crate::Result<()> {
         let mut arguments = Vec::new();
         for (i, value) in filters.iter().enumerate() {
             arguments.push(Value::try_from(value).map_err(|_| {
-                let sentence = format!("{FUNCTION}: argument {} must be valid UTF-8", i + 1);
-                module_error(ffi::SQLITE_ERROR, sentence)
+                Error::invalid(FUNCTION, format_args!("argument {} must be valid UTF-8", i + 1))
             })?);
         }
         // As the inner side of a join we are asked again for each outer row.
         if self.arguments.as_ref() == Some(&arguments) {
             return Ok(());
         }
-        self.arguments = None;
         if !(0..=ARGUMENTS).any(|n| n >= 3 && given == (1 << n) - 1) {
-            let sentence = "fence_claim_batch: needs (owner, [now,] ttl, limit [, queue])";
-            return Err(module_error(ffi::SQLITE_ERROR, sentence.into()));
+            return Err(Error::invalid(FUNCTION, "needs (owner, [now,] ttl, limit [, queue])"));
         }
-        // A panic that crosses into C ends the host's process.
-        self.taken = match catch_unwind(AssertUnwindSafe(|| claim(&self.host, &arguments))) {
-            Ok(Ok(taken)) => taken,
-            Ok(Err(error)) => {
-                let (message, code) = self.host.report(FUNCTION, error);
-                return Err(module_error(code, message));
-            }
-            Err(_) => {
-                let sentence = format!("{FUNCTION}: panicked; this is a bug in sqlite-fence");
-                return Err(module_error(ffi::SQLITE_INTERNAL, sentence));
-            }
-        };
+        self.taken = claim(&self.host, &arguments)?;
         self.arguments = Some(arguments);
         Ok(())
+    }
+}
+
+// SAFETY: `Cursor` is repr(C) and begins with sqlite3_vtab_cursor.
+unsafe impl VTabCursor for Cursor {
+    fn filter(&mut self, given: c_int, _: Option<&str>, filters: &Filters<'_>) -> Result<()> {
+        self.row = 0;
+        // A panic that crosses into C ends the host's process.
+        let taken = catch_unwind(AssertUnwindSafe(|| self.claim(given, filters)));
+        let (message, code) = match taken {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => self.host.report(FUNCTION, error),
+            Err(_) => self.host.report_panic(FUNCTION),
+        };
+        self.arguments = None;
+        // SAFETY: SQLite has set pVtab, and frees a sentence that it finds there.
+        unsafe {
+            ffi::sqlite3_free((*self.base.pVtab).zErrMsg.cast());
+            (*self.base.pVtab).zErrMsg = sentence_for_sqlite(message);
+        }
+        Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
     }
 
     fn next(&mut self) -> Result<()> {
@@ -188,10 +193,6 @@ unsafe impl VTabCursor for Cursor {
     fn rowid(&self) -> Result<i64> {
         Ok(self.row as i64)
     }
-}
-
-fn module_error(code: c_int, message: String) -> rusqlite::Error {
-    rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(message))
 }
 
 struct Arguments {

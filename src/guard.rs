@@ -1,5 +1,5 @@
 //! Fencing a table of the user's own: writes the triggers of `sql/guard.sql` for it.
-use rusqlite::Connection;
+use rusqlite::{ffi, Connection};
 
 use crate::args::Quoted;
 use crate::session::Session;
@@ -168,10 +168,7 @@ impl Table {
 
     fn read_row(&mut self, conn: &Connection) -> Result<()> {
         let rowid = ["rowid", "_rowid_", "oid"].into_iter().find(|name| !self.has(name));
-        let reads_rowid = rowid.filter(|rowid| {
-            conn.prepare(&format!("SELECT {rowid} FROM main.{}", identifier(&self.name))).is_ok()
-        });
-        if let Some(rowid) = reads_rowid {
+        if let Some(rowid) = rowid.map(|name| self.reads(conn, name)).transpose()?.flatten() {
             self.row = vec![format!("{rowid} = new.{rowid}")];
             self.conflicts.push(format!("v.{rowid} = new.{rowid}"));
             return Ok(());
@@ -191,6 +188,19 @@ impl Table {
         let same: Vec<_> = key.iter().map(|name| format!("v.{name} = new.{name}")).collect();
         self.conflicts.push(same.join(" AND "));
         Ok(())
+    }
+
+    /// The name by which rows can be found, unless the table is WITHOUT ROWID.
+    fn reads<'n>(&self, conn: &Connection, rowid: &'n str) -> Result<Option<&'n str>> {
+        let sql = format!("SELECT {rowid} FROM main.{}", identifier(&self.name));
+        match conn.prepare(&sql) {
+            Ok(_) => Ok(Some(rowid)),
+            // No such column. Another error, such as no memory, says nothing about the table.
+            Err(e) if e.sqlite_error().map(|e| e.extended_code) == Some(ffi::SQLITE_ERROR) => {
+                Ok(None)
+            }
+            Err(e) => Err(e.into()),
+        }
     }
 
     fn read_conflicts(&mut self, conn: &Connection) -> Result<()> {

@@ -5,8 +5,8 @@
 use rusqlite::types::Value;
 use rusqlite::{ffi, Connection};
 use std::cell::Cell;
-use std::collections::BTreeSet;
-use std::ffi::{c_int, c_void, CString};
+use std::collections::BTreeMap;
+use std::ffi::{c_char, c_int, c_void, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::rc::Rc;
 use std::slice;
@@ -46,17 +46,24 @@ struct Bound {
     host: Rc<Host>,
 }
 
-/// The connections that have the functions already. Registering them again would fail while a
-/// statement runs, as in `SELECT load_extension(..)`, and take the virtual table away.
-static REGISTERED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+/// The connections that have the functions already, each with its host. Registering them again
+/// would fail while a statement runs, as in `SELECT load_extension(..)`, and take the virtual table
+/// away.
+static REGISTERED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 
-fn registered() -> std::sync::MutexGuard<'static, BTreeSet<usize>> {
+fn registered() -> std::sync::MutexGuard<'static, BTreeMap<usize, usize>> {
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
-        registered().remove(&(self.handle() as usize));
+        let mut registered = registered();
+        let db = self.handle() as usize;
+        // Not so after a registration that failed half-way and was repeated: the second one's
+        // functions take the place of the first one's.
+        if registered.get(&db) == Some(&(std::ptr::from_ref(self) as usize)) {
+            registered.remove(&db);
+        }
     }
 }
 
@@ -80,7 +87,7 @@ pub(crate) unsafe fn register_on(
     db: *mut ffi::sqlite3,
     functions: &'static [Function],
 ) -> rusqlite::Result<()> {
-    if !registered().insert(db as usize) {
+    if registered().contains_key(&(db as usize)) {
         return Ok(());
     }
     // SAFETY: as promised by the caller.
@@ -100,6 +107,7 @@ unsafe fn register_all(
     // SAFETY: `db` is open, and what SQLite keeps below dies with it.
     let conn = unsafe { Connection::from_handle(db) }?;
     let host = Rc::new(Host { session: Session::new(conn), guarded: Cell::new(false) });
+    registered().insert(db as usize, Rc::as_ptr(&host) as usize);
     statements::create_module(&host)?;
     claim_batch::create_module(&host)?;
     for function in functions {
@@ -166,12 +174,26 @@ unsafe extern "C" fn run(
                 let (message, code) = bound.host.report(bound.function.name, error);
                 fail(context, &message, code);
             }
-            Err(_) => fail(
-                context,
-                &format!("{}: panicked; this is a bug in sqlite-fence", bound.function.name),
-                ffi::SQLITE_INTERNAL,
-            ),
+            Err(_) => {
+                let (message, code) = bound.host.report_panic(bound.function.name);
+                fail(context, &message, code);
+            }
         }
+    }
+}
+
+/// A copy of a sentence for SQLite to free, or NULL where no memory is left. (rusqlite would end
+/// the host's process then.)
+pub(crate) fn sentence_for_sqlite(sentence: String) -> *mut c_char {
+    let Ok(sentence) = CString::new(sentence) else { return std::ptr::null_mut() };
+    let bytes = sentence.as_bytes_with_nul();
+    // SAFETY: the copy has room for the sentence and its end.
+    unsafe {
+        let copy = ffi::sqlite3_malloc64(bytes.len() as u64).cast::<c_char>();
+        if !copy.is_null() {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), copy, bytes.len());
+        }
+        copy
     }
 }
 
@@ -200,6 +222,19 @@ impl Host {
         match error {
             Error::InvalidArgument(sentence) => (sentence, code),
             other => (format!("{function}: {other}"), code),
+        }
+    }
+
+    /// What the client is told of a panic. rusqlite has one where no memory is left to convert a
+    /// text from UTF-16.
+    pub(crate) fn report_panic(&self, function: &str) -> (String, c_int) {
+        // SAFETY: the handle is that of the call under way.
+        match unsafe { ffi::sqlite3_errcode(self.handle()) } {
+            ffi::SQLITE_NOMEM => (format!("{function}: out of memory"), ffi::SQLITE_NOMEM),
+            _ => {
+                let sentence = format!("{function}: panicked; this is a bug in sqlite-fence");
+                (sentence, ffi::SQLITE_INTERNAL)
+            }
         }
     }
 

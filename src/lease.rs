@@ -1,8 +1,8 @@
 //! A lease that came out of a commit, and writes that depend on it.
-use rusqlite::{Connection, Statement};
+use rusqlite::Connection;
 use std::ops::Deref;
 
-use crate::session::Session;
+use crate::session::{Session, Undo};
 use crate::{args, protocol, Error, Result, Standing, Store};
 
 /// A claim that was committed. It ends at [`until`](Lease::until) or with the first call that
@@ -84,25 +84,13 @@ impl Lease {
             // ran out.
             let rollback = session.connection().prepare("ROLLBACK")?;
             session.connection().execute_batch("BEGIN IMMEDIATE")?;
-            let mut rollback = Rollback(Some(rollback));
+            let mut undo = Undo(vec![rollback]);
             protocol::assert(session, &self.id, &self.owner, self.fence, now)?;
             let answer = body(&transaction)?;
             session.connection().execute_batch("COMMIT")?;
-            rollback.0 = None;
+            undo.0.clear();
             Ok(answer)
         })
-    }
-}
-
-/// Rolls back when it is dropped, also by a panic, until told otherwise.
-struct Rollback<'a>(Option<Statement<'a>>);
-
-impl Drop for Rollback<'_> {
-    fn drop(&mut self) {
-        if let Some(rollback) = &mut self.0 {
-            // An error that rolled back already leaves nothing to do.
-            let _ = rollback.raw_execute();
-        }
     }
 }
 

@@ -67,20 +67,17 @@ impl Session {
             &["ROLLBACK TO fence", "RELEASE fence"]
         };
         // Prepared now, because the error may be that memory ran out.
-        let mut undo =
-            undo.iter().map(|sql| conn.prepare(sql)).collect::<rusqlite::Result<Vec<_>>>()?;
+        let undo = undo.iter().map(|sql| conn.prepare(sql)).collect::<rusqlite::Result<_>>()?;
         conn.execute_batch("SAVEPOINT fence")?;
+        let mut undo = Undo(undo);
         let mut done = body().and_then(|answer| {
             conn.execute_batch("RELEASE fence")?;
             Ok(answer)
         });
-        if let Err(error) = &mut done {
+        match &mut done {
+            Ok(_) => undo.0.clear(),
             // SAFETY: the connection is open. Undoing makes SQLite forget the code.
-            error.extend(unsafe { ffi::sqlite3_extended_errcode(conn.handle()) });
-            for statement in &mut undo {
-                // An error that rolled everything back has taken the savepoint along.
-                let _ = statement.raw_execute();
-            }
+            Err(error) => error.extend(unsafe { ffi::sqlite3_extended_errcode(conn.handle()) }),
         }
         done
     }
@@ -98,6 +95,18 @@ impl Session {
             if let Ok(mut kept) = kept.try_borrow_mut() {
                 *kept = None;
             }
+        }
+    }
+}
+
+/// Statements that run when this is dropped, also by a panic.
+pub(crate) struct Undo<'conn>(pub Vec<Statement<'conn>>);
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        for statement in &mut self.0 {
+            // An error that rolled everything back has left nothing to undo.
+            let _ = statement.raw_execute();
         }
     }
 }
