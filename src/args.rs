@@ -90,20 +90,28 @@ impl fmt::Display for Number {
     }
 }
 
-/// A text in single quotes, cut after 40 characters, control characters escaped.
+/// A text in single quotes, cut after 40 characters.
 pub(crate) struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("'")?;
-        for c in self.0.chars().take(40) {
+        write!(f, "'{}'", Cut(self.0, 40))
+    }
+}
+
+/// The beginning of a text, so many characters of it; control characters escaped.
+pub(crate) struct Cut<'a>(pub &'a str, pub usize);
+
+impl fmt::Display for Cut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars().take(self.1) {
             if c.is_control() {
                 write!(f, "{}", c.escape_default())?;
             } else {
                 write!(f, "{c}")?;
             }
         }
-        f.write_str(if self.0.chars().nth(40).is_some() { "...'" } else { "'" })
+        f.write_str(if self.0.chars().nth(self.1).is_some() { "..." } else { "" })
     }
 }
 

@@ -1,4 +1,6 @@
 //! Operations over many jobs in one transaction.
+use rusqlite::types::ValueRef;
+
 use crate::operation::Operation;
 use crate::protocol::{self, Now, Outcome};
 use crate::session::Session;
@@ -37,7 +39,10 @@ pub(crate) fn claim(
         let mut taken = Vec::new();
         // To the end: in autocommit the commit happens in the last step.
         while let Some(row) = rows.next()? {
-            taken.push(Taken { id: row.get(0)?, fence: row.get(1)?, until: row.get(2)? });
+            // Plain SQL can store an id that is no UTF-8. An error would lose the other jobs, which
+            // are taken already.
+            let id = String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?).into_owned();
+            taken.push(Taken { id, fence: row.get(1)?, until: row.get(2)? });
         }
         Ok(taken)
     })
@@ -66,7 +71,8 @@ pub(crate) fn enqueue(session: &Session, function: &str, ids: &str) -> Result<us
         if !row.get(1)? {
             return Err(Error::invalid(function, format_args!("item {item} must be a text")));
         }
-        args::name(function, &format!("item {item}"), &row.get::<_, String>(2)?)?;
+        let what = format!("item {item}");
+        args::name(function, &what, &text(function, &what, row.get_ref(2)?)?.unwrap_or_default())?;
     }
     protocol::count(session, Operation::EnqueueBatch, &[(1, &ids)])
 }
@@ -128,19 +134,32 @@ fn items(session: &Session, function: &str, array: &str) -> Result<Vec<Item>> {
     while let Some(row) = rows.next()? {
         let number: i64 = row.get(0)?;
         if row.get::<_, Option<bool>>(2)? != Some(true) {
-            let shown: String = row.get(1)?;
+            let shown = row.get_ref(1)?.as_bytes().map_err(rusqlite::Error::from)?;
+            let shown = String::from_utf8_lossy(shown);
             return Err(Error::invalid(
                 function,
                 format_args!(
-                    "item {number} must be [id, fence] or [id, fence, result], got {shown}"
+                    "item {number} must be [id, fence] or [id, fence, result], got {}",
+                    args::Cut(&shown, 80)
                 ),
             ));
         }
-        let item = Item { id: row.get(3)?, fence: row.get(4)?, result: row.get(5)? };
-        args::name(function, &format!("the id of item {number}"), &item.id)?;
-        items.push(item);
+        let what = format!("the id of item {number}");
+        let id = text(function, &what, row.get_ref(3)?)?.unwrap_or_default();
+        args::name(function, &what, &id)?;
+        let what = format!("the result of item {number}");
+        let result = text(function, &what, row.get_ref(5)?)?;
+        items.push(Item { id, fence: row.get(4)?, result });
     }
     Ok(items)
+}
+
+/// A text or NULL. JSON can spell half of a character, `"\ud800"`.
+fn text(function: &str, what: &str, value: ValueRef<'_>) -> Result<Option<String>> {
+    match value.as_str_or_null() {
+        Ok(text) => Ok(text.map(str::to_owned)),
+        Err(_) => Err(Error::invalid(function, format_args!("{what} must be valid UTF-8"))),
+    }
 }
 
 fn check_array(session: &Session, function: &str, json: &str) -> Result<()> {

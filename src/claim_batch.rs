@@ -156,7 +156,7 @@ unsafe impl VTabCursor for Cursor {
         let (message, code) = match taken {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => self.host.report(FUNCTION, error),
-            Err(_) => self.host.report_panic(FUNCTION),
+            Err(_) => Host::report_panic(FUNCTION),
         };
         self.arguments = None;
         // SAFETY: SQLite has set pVtab, and frees a sentence that it finds there.

@@ -43,10 +43,11 @@ fn invalid<T>(what: impl std::fmt::Display) -> Result<T> {
     Err(Error::invalid(FUNCTION, what))
 }
 
-/// SQLite stores a trigger from its name on, after `CREATE TRIGGER `.
+/// SQLite stores a trigger from its name on, after `CREATE TRIGGER `. The whole text is compared:
+/// with a comment between, another trigger could end like ours.
 fn same(statement: &str, stored: &str) -> bool {
-    let name = |text: &str| text.find('"').map(|start| text[start..].trim_end().to_owned());
-    name(statement.trim_end().trim_end_matches(';')) == name(stored)
+    let ours = statement.split_once("CREATE TRIGGER main.").map(|(_, ours)| ours);
+    ours.map(|ours| ours.trim_end().trim_end_matches(';')) == stored.strip_prefix("CREATE TRIGGER ")
 }
 
 /// Our triggers on a table: names and texts.

@@ -175,7 +175,7 @@ unsafe extern "C" fn run(
                 fail(context, &message, code);
             }
             Err(_) => {
-                let (message, code) = bound.host.report_panic(bound.function.name);
+                let (message, code) = Host::report_panic(bound.function.name);
                 fail(context, &message, code);
             }
         }
@@ -225,17 +225,11 @@ impl Host {
         }
     }
 
-    /// What the client is told of a panic. rusqlite has one where no memory is left to convert a
-    /// text from UTF-16.
-    pub(crate) fn report_panic(&self, function: &str) -> (String, c_int) {
-        // SAFETY: the handle is that of the call under way.
-        match unsafe { ffi::sqlite3_errcode(self.handle()) } {
-            ffi::SQLITE_NOMEM => (format!("{function}: out of memory"), ffi::SQLITE_NOMEM),
-            _ => {
-                let sentence = format!("{function}: panicked; this is a bug in sqlite-fence");
-                (sentence, ffi::SQLITE_INTERNAL)
-            }
-        }
+    /// What the client is told of a panic. (rusqlite has one where no memory is left to convert a
+    /// text from UTF-16; SQLite itself then answers SQLITE_NOMEM in the place of this.)
+    pub(crate) fn report_panic(function: &str) -> (String, c_int) {
+        let sentence = format!("{function}: panicked; this is a bug in sqlite-fence");
+        (sentence, ffi::SQLITE_INTERNAL)
     }
 
     /// The session, for a function that writes.

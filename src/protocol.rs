@@ -215,7 +215,7 @@ pub(crate) fn restore(session: &Session, function: &str, bump: i64) -> Result<()
     let conn = session.connection();
     session.atomically(|| {
         let highest: i64 = conn.query_row(
-            "SELECT max(fence, (SELECT coalesce(max(fence), 0) FROM main.jobs))
+            "SELECT max(fence, (SELECT coalesce(max(fence), 0) FROM main.jobs)) AS highest
                FROM main.fence_floor",
             [],
             |row| row.get(0),

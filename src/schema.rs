@@ -1,6 +1,7 @@
 //! Making and upgrading what a database needs: the job table, and what the file itself refuses.
 use rusqlite::Connection;
 
+use crate::args::Cut;
 use crate::operation::file;
 use crate::session::Session;
 use crate::{Error, Result};
@@ -102,7 +103,8 @@ impl Object {
                 format_args!("the database has {} {kind} named {}", article(&kind), self.name),
             ));
         }
-        Ok(self.kind == "TABLE" || sql.ends_with(self.definition))
+        // The whole text: with a comment between, another trigger could end like ours.
+        Ok(self.kind == "TABLE" || sql == format!("CREATE {} {}", self.kind, self.definition))
     }
 
     fn replace(&self, conn: &Connection, function: &str) -> Result<()> {
@@ -153,7 +155,7 @@ fn check_columns(conn: &Connection, function: &str) -> Result<()> {
             format_args!(
                 "the table jobs has other columns: needs ({}), found ({})",
                 COLUMNS.join(", "),
-                found.join(", ")
+                Cut(&found.join(", "), 400)
             ),
         ));
     }

@@ -22,7 +22,8 @@ pub(crate) fn create_module(host: &Rc<Host>) -> Result<()> {
 /// Connects the table once, before the first statement is kept.
 pub(crate) fn connect(host: &Host) -> Result<()> {
     if !host.guarded.get() {
-        host.session.connection().prepare("SELECT 1 FROM fence_statements")?;
+        // A file may have a table of this name, but not in temp.
+        host.session.connection().prepare("SELECT 1 FROM temp.fence_statements")?;
     }
     Ok(())
 }
