@@ -10,8 +10,8 @@ HERE = install.HERE
 class Arm:
     def __init__(self, key, label, command, **env):
         self.key, self.label, self.command = key, label, command
-        self.env = dict(os.environ, **env)
-        self.share = 1.0  # of the jobs: less where they take long
+        self.env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **env)
+        self.share = 0.05 if key == "naive" else 1.0  # of the jobs: less where they take long
 
 
 REFERENCE = "by_hand"
@@ -68,14 +68,18 @@ def collect(servers, goqite_checkout):
 
     for key, label, package in PYTHON[:4]:
         attempt(label, lambda: python_arm(key, label, package))
-    attempt("rust_store", lambda: Arm("rust_store", "sqlite-fence, Rust Store", [install.rust_store()]))
+    label = "sqlite-fence, Rust Store"
+    attempt(label, lambda: Arm("rust_store", label, [install.rust_store()]))
     for key, label, package in PYTHON[4:]:
         attempt(label, lambda: python_arm(key, label, package))
     attempt("plainjob, better-sqlite3 by hand", node_arms)
-    worker = lambda: [install.goqite(goqite_checkout)]
-    attempt("goqite", lambda: Arm("goqite", "goqite", worker()))
+
+    def goqite_arm():
+        worker, source, version = install.goqite(goqite_checkout)
+        env = dict(PEERS_GOQITE=source, PEERS_GOQITE_VERSION=version)
+        return Arm("goqite", "goqite", [worker], **env)
+
+    attempt("goqite", goqite_arm)
     for key, label, package in SERVERS:
         attempt(label, lambda: server_arm(key, label, package))
-    for arm in arms:
-        arm.share = {"naive": 0.05}.get(arm.key, 1.0)
     return arms, missing

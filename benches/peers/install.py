@@ -4,6 +4,7 @@ import glob
 import os
 import shutil
 import subprocess
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROJECT = os.path.dirname(os.path.dirname(HERE))
@@ -11,7 +12,8 @@ TARGET = os.path.abspath(os.environ.get("CARGO_TARGET_DIR", os.path.join(PROJECT
 FOLDER = os.path.join(TARGET, "peers")
 
 DEBIAN_PYTHON = "/usr/bin/python3"  # it can load extensions
-FROM_PYPI = ["honker", "litequeue", "localqueue", "huey", "persist-queue", "psycopg[binary]", "redis"]
+FROM_PYPI = ["honker", "litequeue", "localqueue", "huey", "persist-queue"]
+FROM_PYPI += ["psycopg[binary]", "redis"]
 FROM_NPM = ["plainjob@0.0.14", "better-sqlite3@12"]  # 13 needs Node 22
 
 
@@ -20,7 +22,7 @@ class Missing(Exception):
 
 
 def say(*words):
-    print(*words, flush=True, file=__import__("sys").stderr)
+    print(*words, flush=True, file=sys.stderr)
 
 
 def run(*command, **options):
@@ -63,6 +65,8 @@ def python():
     if not os.path.exists(os.path.join(venv, "bin", "pip")):
         need(lambda: glob.glob("/usr/lib/python3*/ensurepip"), "python3", "python3-venv")
         run(DEBIAN_PYTHON, "-m", "venv", venv)
+    # honker is compiled here, with Rust and the system's SQLite.
+    need(lambda: os.path.exists("/usr/include/sqlite3.h"), "libsqlite3-dev")
     failed = {}
     for package in FROM_PYPI:
         try:
@@ -75,6 +79,7 @@ def python():
 def node():
     need(program("node"), "nodejs")
     need(program("npm"), "npm")
+    need(program("c++"), "build-essential")
     folder = os.path.join(FOLDER, "npm")
     os.makedirs(folder, exist_ok=True)
     binding = "node_modules/better-sqlite3/build/Release/better_sqlite3.node"
@@ -110,28 +115,33 @@ def redis():
 
 
 def goqite(checkout):
-    """Debian's Go and SQLite driver; goqite itself from `checkout`, or by Go's own client."""
+    """Debian's Go and SQLite driver; goqite itself from the folder `checkout`, or by Go's own
+    client. The worker, the source's folder and its version."""
     driver = "/usr/share/gocode/src/github.com/mattn/go-sqlite3"
     need(program("go"), "golang-go")
     need(lambda: os.path.isdir(driver), "golang-github-mattn-go-sqlite3-dev")
+    version = "from a given folder"
+    if not checkout:
+        checkout, version = fetch_goqite()
     path = os.path.join(FOLDER, "go")
     module = os.path.join(path, "src", "maragu.dev", "goqite")
-    if checkout:
-        shutil.rmtree(module, ignore_errors=True)
-        shutil.copytree(checkout, module)
-    elif not os.path.isdir(module):
-        fetched = os.path.join(FOLDER, "go-module")
-        os.makedirs(fetched, exist_ok=True)
-        if not os.path.exists(os.path.join(fetched, "go.mod")):
-            run("go", "mod", "init", "peers", cwd=fetched)
-        try:
-            run("go", "get", "maragu.dev/goqite@latest", cwd=fetched)
-        except Missing:
-            # The client's own sentence names hosts.
-            raise Missing("`go get maragu.dev/goqite@latest` reached no Go module proxy") from None
-        found = run("go", "list", "-m", "-f", "{{.Dir}}", "maragu.dev/goqite", cwd=fetched)
-        shutil.copytree(found.strip(), module)
+    shutil.rmtree(module, ignore_errors=True)
+    shutil.copytree(checkout, module)
     worker = os.path.join(path, "worker")
     env = dict(os.environ, GO111MODULE="off", GOPATH=path + ":/usr/share/gocode")
     run("go", "build", "-o", worker, os.path.join(HERE, "goqite", "main.go"), env=env)
-    return worker
+    return worker, module, "goqite " + version
+
+
+def fetch_goqite():
+    folder = os.path.join(FOLDER, "go-module")
+    os.makedirs(folder, exist_ok=True)
+    if not os.path.exists(os.path.join(folder, "go.mod")):
+        run("go", "mod", "init", "peers", cwd=folder)
+    try:
+        run("go", "get", "maragu.dev/goqite@latest", cwd=folder)
+    except Missing:
+        # The client's own sentence names hosts.
+        raise Missing("`go get maragu.dev/goqite@latest` reached no Go module proxy") from None
+    form = "{{.Dir}} {{.Version}}"
+    return run("go", "list", "-m", "-f", form, "maragu.dev/goqite", cwd=folder).split()

@@ -59,6 +59,7 @@ def throughput(arm, data, full, count, n):
     return {
         "enqueue": enqueue,
         "drain": n / seconds,
+        "jobs": n,
         "busy": sum(answer["busy"] for answer in answers),
         "twice": sum(1 for claims in times.values() if claims > 1),
     }
@@ -72,12 +73,14 @@ def claim_cost(arm, data, pending, out=0):
         return statistics.median(worker.ask("claims", n=CLAIMS)["seconds"])
 
 
-def growth(arm, data, scale):
-    small = claim_cost(arm, data, FEW)
-    return {
-        "backlog": claim_cost(arm, data, MANY // scale) / small,
-        "leases": claim_cost(arm, data, FEW, OUT // scale) / small,
-    }
+def growth(arm, data, scale, rounds):
+    """How many times as long a claim takes: with a long queue, and with many leases out."""
+    backlog, leases = [], []
+    for _ in range(rounds):
+        small = claim_cost(arm, data, FEW)
+        backlog.append(claim_cost(arm, data, MANY // scale) / small)
+        leases.append(claim_cost(arm, data, FEW, OUT // scale) / small)
+    return {"backlog": statistics.median(backlog), "leases": statistics.median(leases)}
 
 
 def stale(arm, data, same_name, after):

@@ -6,7 +6,8 @@
     python3 benches/peers/run.py --only fence_next,honker --quick
 
 Everything goes into target/peers; Debian packages that are missing are installed where root runs
-it. The last run's tables are in target/peers/tables.md.
+it. The last run's tables are in target/peers/tables.md; `--page docs/benchmarks.md` puts them
+there too.
 """
 
 import argparse
@@ -24,14 +25,18 @@ import servers
 from processes import Unsupported
 from report import CONFIGURATIONS, Report, name
 
+MARKS = ("<!-- last run -->", "<!-- end of last run -->")
+
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=2_000, help="in each run, half at FULL")
-    parser.add_argument("--rounds", type=int, default=5)
+    jobs = "in each run, a quarter of them at FULL"
+    parser.add_argument("--jobs", type=int, default=2_000, help=jobs)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
     parser.add_argument("--only", help="names of arms, separated by commas")
-    parser.add_argument("--goqite", metavar="DIR", help="a checkout of goqite")
+    parser.add_argument("--page", metavar="FILE", help="also put the tables into this file")
+    parser.add_argument("--goqite", metavar="DIR", help="a folder with the source of goqite")
     return parser.parse_args()
 
 
@@ -62,11 +67,25 @@ def main():
     shutil.rmtree(data)
     with open(os.path.join(install.FOLDER, "tables.md"), "w") as file:
         file.write(report.text())
+    if chosen.page:
+        put_into(chosen.page, report.text())
     print(report.text())
+
+
+def put_into(page, text):
+    """Replaces what stands between the two marks of the page."""
+    with open(page) as file:
+        before, _, rest = file.read().partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not end:
+        raise SystemExit("%s has no %s .. %s" % (page, *MARKS))
+    with open(page, "w") as file:
+        file.write("".join([before, MARKS[0], "\n\n", text, "\n", MARKS[1], after]))
 
 
 def compare(arms, data, chosen):
     report = Report(peers.REFERENCE)
+    load = os.getloadavg()[0]
 
     def attempt(arm, what, method, *args):
         """What a peer cannot do is a note of the report, not the end of the run."""
@@ -80,31 +99,35 @@ def compare(arms, data, chosen):
             install.say(note)
             return None
 
-    def version(arm, data):
-        with phases.folder(data) as path, phases.workers(arm, path) as (worker,):
+    def facts_of(arm, data, full):
+        with phases.folder(data) as path, phases.workers(arm, path, full=full) as (worker,):
             return worker.facts
 
-    facts = {arm.key: attempt(arm, "start", version) for arm in arms}
+    facts = {arm.key: attempt(arm, "start", facts_of, False) for arm in arms}
     arms = [arm for arm in arms if facts[arm.key]]
     for arm in arms:
         report.labels[arm.key] = arm.label
-        report.versions[arm.key] = facts[arm.key]["version"]
+        durable = attempt(arm, name(True), facts_of, True)
+        settings = [f["durability"] if f else None for f in (facts[arm.key], durable)]
+        report.versions[arm.key] = (facts[arm.key]["version"], *settings)
     for number in range(chosen.rounds):
         install.say("round", number + 1, "of", chosen.rounds)
         report.rounds.append({})
         for full, count in CONFIGURATIONS:
             # Every other round backwards, so that nobody always follows the same neighbour.
             for arm in arms if number % 2 == 0 else reversed(arms):
-                jobs = max(20, int(chosen.jobs * arm.share / (2 if full else 1)))
+                if full and report.versions[arm.key][2] is None:
+                    continue
+                jobs = max(20, int(chosen.jobs * arm.share / (4 if full else 1)))
                 what = "%s, %d at once" % (name(full), count)
                 measured = attempt(arm, what, phases.throughput, full, count, jobs)
                 if measured:
                     report.rounds[-1][arm.key, full, count] = measured
     for arm in arms:
         install.say("growth:", arm.label)
-        report.growth[arm.key] = attempt(
-            arm, "growth", phases.growth, 10 if chosen.quick else 1
-        )
+        scale, rounds = 10 if chosen.quick else 1, (chosen.rounds + 1) // 2
+        report.growth[arm.key] = attempt(arm, "growth", phases.growth, scale, rounds)
+    report.load = (load, os.getloadavg()[0])
     install.say("stale completions")
     with concurrent.futures.ThreadPoolExecutor(6) as threads:
         for answers in threads.map(lambda arm: interleave(arm, facts[arm.key], attempt), arms):

@@ -50,7 +50,9 @@ impl Worker {
             env!("CARGO_PKG_VERSION"),
             rusqlite::version()
         );
-        let facts = json!({"version": version, "names": true, "once": false,
+        // The store keeps its connection to itself; these are what it documents.
+        let durability = format!("wal, synchronous={:?}", options.durability).to_lowercase();
+        let facts = json!({"version": version, "durability": durability, "names": true,
             "expires": "the lease runs out"});
         Ok((Worker { store, name, ttl, lease: None }, facts))
     }

@@ -27,8 +27,9 @@ class Worker:
 
     def open(self, **options):
         self.peer = self.peer_class(**options)
-        facts = {key: getattr(self.peer, key) for key in ("names", "once", "expires")}
-        return {"version": self.peer.version(), **facts}
+        facts = {key: getattr(self.peer, key) for key in ("names", "expires")}
+        told = {"version": self.peer.version(), "durability": self.peer.durability()}
+        return {**told, **facts}
 
     def patiently(self, method, *args):
         """Repeats a call that the file's lock turned away."""

@@ -4,10 +4,11 @@ import time
 
 WAIT = 30.0  # seconds that a call waits for SQLite's lock, where the peer lets us choose
 
+SYNCHRONOUS = ["OFF", "NORMAL", "FULL", "EXTRA"]
+
 
 class Base:
     names = True  # a claim carries the name of its worker
-    once = False  # a job that was claimed is gone; there is no lease that could run out
     expires = "the lease runs out"  # how B comes to the job that A holds
 
     def __init__(self, folder, full, ttl, worker, fresh, first, step):
@@ -17,6 +18,10 @@ class Base:
         self.fresh, self.first, self.step = fresh, first, step
 
     def version(self):
+        raise NotImplementedError
+
+    def durability(self):
+        """The settings in force, as the peer's own connection tells them."""
         raise NotImplementedError
 
     def enqueue(self, i):
@@ -56,6 +61,13 @@ class Base:
 
     def expire(self):
         """Gives overdue jobs back, where the peer does not do so at a claim."""
+
+
+def pragmas(db):
+    """Of a sqlite3 connection."""
+    journal = db.execute("PRAGMA journal_mode").fetchone()[0]
+    synchronous = db.execute("PRAGMA synchronous").fetchone()[0]
+    return "%s, synchronous=%s" % (journal, SYNCHRONOUS[synchronous])
 
 
 def now():

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 
-from .base import WAIT, Base, job_id, now
+from .base import WAIT, Base, job_id, now, pragmas
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs(
@@ -38,6 +38,9 @@ class Peer(Base):
 
     def version(self):
         return "Python 3 sqlite3, SQLite " + sqlite3.sqlite_version
+
+    def durability(self):
+        return pragmas(self.db)
 
     def enqueue(self, i):
         self.db.execute("INSERT OR IGNORE INTO jobs(id) VALUES (?)", (job_id(i),))

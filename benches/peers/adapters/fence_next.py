@@ -34,9 +34,9 @@ class Peer(by_hand.Peer):
         self.call("fence_enqueue_batch(?)", json.dumps([job_id(i) for i in range(n)]))
 
     def claim(self):
-        sql = "SELECT id, fence FROM fence_claim_batch(?, ?, 1)"
-        rows = self.db.execute(sql, (self.worker, self.ttl)).fetchall()
-        return rows[0] if rows else None
+        # The function, not the table of the same name: it waits for another writer.
+        jobs = json.loads(self.call("fence_claim_batch(?, ?, 1)", self.worker, self.ttl))
+        return jobs[0] if jobs else None
 
     def complete(self, job, result):
         return self.call("fence_complete(?, ?, ?, ?)", job[0], self.worker, job[1], result) == 1

@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 import honker
 
-from .base import Base
+from .base import SYNCHRONOUS, Base
 
 
 class Peer(Base):
@@ -19,7 +19,15 @@ class Peer(Base):
 
     def version(self):
         rows = self.db.query("SELECT sqlite_version() AS v")
-        return "honker %s, its own SQLite %s" % (version("honker"), rows[0]["v"])
+        return "honker %s, SQLite %s" % (version("honker"), rows[0]["v"])
+
+    def durability(self):
+        with self.db.transaction() as tx:
+            journal, synchronous = (
+                list(tx.query("PRAGMA " + name)[0].values())[0]
+                for name in ("journal_mode", "synchronous")
+            )
+        return "%s, synchronous=%s" % (journal, SYNCHRONOUS[synchronous])
 
     def enqueue(self, i):
         self.queue.enqueue(i)

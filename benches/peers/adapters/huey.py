@@ -5,12 +5,11 @@ from importlib.metadata import version
 
 from huey import SqliteHuey
 
-from .base import WAIT, Base
+from .base import WAIT, Base, pragmas
 
 
 class Peer(Base):
     names = False
-    once = True
     expires = "no lease: the task is enqueued again under its id"
 
     def __init__(self, **options):
@@ -24,6 +23,9 @@ class Peer(Base):
     def version(self):
         sqlite = self.huey.storage.sql("SELECT sqlite_version()", results=True)[0][0]
         return "huey %s, SQLite %s" % (version("huey"), sqlite)
+
+    def durability(self):
+        return pragmas(self.huey.storage.conn)
 
     def enqueue(self, i):
         self.huey.enqueue(self.task((i,), id=str(i)))

@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 import litequeue
 
-from .base import WAIT, Base
+from .base import WAIT, Base, pragmas
 
 
 class Peer(Base):
@@ -21,6 +21,9 @@ class Peer(Base):
     def version(self):
         sqlite = self.queue.conn.execute("SELECT sqlite_version()").fetchone()[0]
         return "litequeue %s, SQLite %s" % (version("litequeue"), sqlite)
+
+    def durability(self):
+        return pragmas(self.queue.conn)
 
     def enqueue(self, i):
         self.queue.put(str(i))

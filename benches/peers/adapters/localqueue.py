@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 from localqueue import DeliveryPolicy, DurabilityMode, Empty, LocalQueueError, SimpleQueue
 
-from .base import Base
+from .base import SYNCHRONOUS, Base
 
 
 class Peer(Base):
@@ -19,9 +19,12 @@ class Peer(Base):
         )
 
     def version(self):
+        sqlite = self.queue._native.diagnostics().sqlite_version
+        return "localqueue %s, its own SQLite %s" % (version("localqueue"), sqlite)
+
+    def durability(self):
         found = self.queue._native.diagnostics()
-        sqlite = "its own SQLite %s, synchronous %s" % (found.sqlite_version, found.synchronous)
-        return "localqueue %s, %s" % (version("localqueue"), sqlite)
+        return "%s, synchronous=%s" % (found.journal_mode, SYNCHRONOUS[found.synchronous])
 
     def enqueue(self, i):
         self.queue.put(i)

@@ -3,7 +3,6 @@
 import contextlib
 
 from . import by_hand
-from .base import job_id
 
 
 class Peer(by_hand.Peer):
@@ -14,6 +13,9 @@ class Peer(by_hand.Peer):
     def kept(self, method, *args):
         with contextlib.closing(self.connect()) as self.db:
             return method(self, *args)
+
+    def durability(self):
+        return self.kept(by_hand.Peer.durability)
 
     def enqueue(self, i):
         return self.kept(by_hand.Peer.enqueue, i)

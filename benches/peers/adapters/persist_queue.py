@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 from persistqueue import Empty, SQLiteAckQueue
 
-from .base import WAIT, Base
+from .base import WAIT, Base, pragmas
 
 
 class Peer(Base):
@@ -23,6 +23,9 @@ class Peer(Base):
 
     def version(self):
         return "persist-queue %s, SQLite %s" % (version("persist-queue"), sqlite3.sqlite_version)
+
+    def durability(self):
+        return pragmas(self.queue._putter)
 
     def enqueue(self, i):
         self.queue.put(i)

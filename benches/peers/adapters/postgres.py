@@ -39,6 +39,10 @@ class Peer(Base):
         server = self.db.execute("SHOW server_version").fetchone()[0].split()[0]
         return "PostgreSQL %s, psycopg %s" % (server, psycopg.__version__)
 
+    def durability(self):
+        names = ("fsync", "synchronous_commit")
+        return ", ".join("%s=%s" % (n, self.db.execute("SHOW " + n).fetchone()[0]) for n in names)
+
     def run(self, sql, *args):
         return self.prepared.execute(sql, args, prepare=True)
 

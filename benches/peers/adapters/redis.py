@@ -38,6 +38,10 @@ class Peer(Base):
         server = self.db.info("server")["redis_version"]
         return "Redis %s, redis-py %s" % (server, redis.__version__)
 
+    def durability(self):
+        found = self.db.config_get("append*")
+        return "appendonly=%s, appendfsync=%s" % (found["appendonly"], found["appendfsync"])
+
     def enqueue(self, i):
         self.db.zadd("due", {job_id(i): 0}, nx=True)
 

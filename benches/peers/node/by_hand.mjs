@@ -1,5 +1,5 @@
 // better-sqlite3, the contract by hand: prepared statements, one guarded statement a step.
-import { connect, sqlite } from "./packages.mjs";
+import { connect, durability, sqlite } from "./packages.mjs";
 
 const SCHEMA = `
 CREATE TABLE IF NOT EXISTS jobs(
@@ -7,12 +7,12 @@ CREATE TABLE IF NOT EXISTS jobs(
   fence INTEGER NOT NULL DEFAULT 0, result TEXT, done INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX IF NOT EXISTS due ON jobs(until) WHERE done = 0`;
 const CLAIM = `
-UPDATE jobs SET owner = ?1, until = ?2 + ?3, fence = fence + 1
- WHERE rowid = (SELECT rowid FROM jobs WHERE done = 0 AND until <= ?2 ORDER BY until LIMIT 1)
+UPDATE jobs SET owner = ?, until = ?, fence = fence + 1
+ WHERE rowid = (SELECT rowid FROM jobs WHERE done = 0 AND until <= ? ORDER BY until LIMIT 1)
 RETURNING id, fence`;
 const COMPLETE = `
-UPDATE jobs SET result = ?4, done = 1
- WHERE id = ?1 AND owner = ?2 AND fence = ?3 AND done = 0 AND until > ?5`;
+UPDATE jobs SET result = ?, done = 1
+ WHERE id = ? AND owner = ? AND fence = ? AND done = 0 AND until > ?`;
 
 export function open(options) {
   const { ttl, worker } = options;
@@ -25,13 +25,17 @@ export function open(options) {
   const now = () => Date.now() / 1000;
   const peer = {
     version: sqlite(db),
+    durability: durability(db),
     names: true,
     enqueue,
     fill: db.transaction((n) => {
       for (let i = 0; i < n; i++) enqueue(i);
     }),
-    claim: () => claim.get(worker, now(), ttl),
-    complete: (job, result) => complete.run(job.id, worker, job.fence, result, now()).changes === 1,
+    claim() {
+      const at = now();
+      return claim.get(worker, at + ttl, at);
+    },
+    complete: (job, result) => complete.run(result, job.id, worker, job.fence, now()).changes === 1,
     finish: (job) => peer.complete(job, "from B"),
     state() {
       const row = db.prepare("SELECT owner, fence, result, done FROM jobs").get();

@@ -6,7 +6,8 @@ const root = join(process.env.PEERS_NPM, "package.json");
 export const require = createRequire(root);
 
 export function version(name) {
-  return `${name} ${require(join(process.env.PEERS_NPM, "node_modules", name, "package.json")).version}`;
+  const file = join(process.env.PEERS_NPM, "node_modules", name, "package.json");
+  return `${name} ${require(file).version}`;
 }
 
 export function connect({ folder, full }) {
@@ -17,6 +18,15 @@ export function connect({ folder, full }) {
   return db;
 }
 
+export function durability(db) {
+  const names = ["OFF", "NORMAL", "FULL", "EXTRA"];
+  const [journal, synchronous] = ["journal_mode", "synchronous"].map((name) =>
+    db.pragma(name, { simple: true }),
+  );
+  return `${journal}, synchronous=${names[synchronous]}`;
+}
+
 export function sqlite(db) {
-  return `${version("better-sqlite3")}, its own SQLite ${db.prepare("SELECT sqlite_version()").pluck().get()}`;
+  const own = db.prepare("SELECT sqlite_version()").pluck().get();
+  return `${version("better-sqlite3")}, its own SQLite ${own}`;
 }

@@ -1,7 +1,7 @@
 // plainjob: getAndMarkJobAsProcessing, markJobAsDone. Overdue jobs come back through its
 // maintenance, requeueTimedOutJobs.
 import { pathToFileURL } from "node:url";
-import { connect, require, sqlite, version } from "./packages.mjs";
+import { connect, durability, require, sqlite, version } from "./packages.mjs";
 
 const STATUS = ["pending", "processing", "done", "failed"];
 
@@ -14,6 +14,7 @@ export async function open(options) {
   if (options.full) db.pragma("synchronous = FULL"); // it has set NORMAL
   return {
     version: `${version("plainjob")}, ${sqlite(db)}`,
+    durability: durability(db),
     names: false,
     expires: "requeueTimedOutJobs()",
     enqueue: (i) => queue.add("q", i),

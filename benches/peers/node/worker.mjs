@@ -7,8 +7,8 @@ let peer, job;
 const commands = {
   async open(options) {
     peer = await open(options);
-    const { version, names, once = false, expires = "the lease runs out" } = peer;
-    return { version, names, once, expires };
+    const { version, durability, names, expires = "the lease runs out" } = peer;
+    return { version, durability, names, expires };
   },
   enqueue({ n }) {
     const start = process.hrtime.bigint();
