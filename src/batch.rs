@@ -63,7 +63,7 @@ pub(crate) fn enqueue(session: &Session, function: &str, ids: &str) -> Result<us
     check_array(session, function, ids)?;
     let mut statement = session.connection().prepare(
         "SELECT key + 1, type = 'text', CASE WHEN type = 'text' THEN value END
-           FROM json_each(?1) ORDER BY key",
+           FROM temp.json_each(?1) ORDER BY key",
     )?;
     let mut rows = statement.query([ids])?;
     while let Some(row) = rows.next()? {
@@ -126,7 +126,7 @@ fn items(session: &Session, function: &str, array: &str) -> Result<Vec<Item>> {
                         CASE WHEN type = 'array' THEN value ELSE '[]' END AS item,
                         CASE WHEN type IN ('array', 'object') THEN value
                              ELSE json_quote(value) END AS shown
-                   FROM json_each(?1))
+                   FROM temp.json_each(?1))
           ORDER BY key",
     )?;
     let mut rows = statement.query([array])?;

@@ -69,6 +69,15 @@ fn message(error: &rusqlite::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
+/// SQLite's code, of whichever kind of rusqlite's errors.
+fn failure(error: &rusqlite::Error) -> Option<&ffi::Error> {
+    match error {
+        #[cfg(feature = "bundled")]
+        rusqlite::Error::SqlInputError { error, .. } => Some(error),
+        other => other.sqlite_error(),
+    }
+}
+
 fn is_missing_jobs(e: &rusqlite::Error) -> bool {
     e.to_string().starts_with("no such table: main.jobs")
 }
@@ -91,7 +100,7 @@ impl std::error::Error for Error {
 
 impl From<rusqlite::Error> for Error {
     fn from(e: rusqlite::Error) -> Self {
-        let primary = e.sqlite_error().map(|e| e.extended_code & 0xff);
+        let primary = failure(&e).map(|e| e.extended_code & 0xff);
         match primary {
             Some(ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED) => Error::Busy(e),
             Some(ffi::SQLITE_READONLY) => Error::ReadOnly(e),
@@ -110,7 +119,7 @@ impl Error {
             Error::InvalidArgument(_) | Error::Caller(_) => ffi::SQLITE_ERROR,
             Error::NotHeld { .. } => ffi::SQLITE_CONSTRAINT,
             Error::Busy(e) | Error::ReadOnly(e) | Error::NotInitialised(e) | Error::Sqlite(e) => {
-                e.sqlite_error().map_or(ffi::SQLITE_ERROR, |e| e.extended_code)
+                failure(e).map_or(ffi::SQLITE_ERROR, |e| e.extended_code)
             }
         }
     }

@@ -194,24 +194,22 @@ impl Table {
     /// The name by which rows can be found, unless the table is WITHOUT ROWID.
     fn reads<'n>(&self, conn: &Connection, rowid: &'n str) -> Result<Option<&'n str>> {
         let sql = format!("SELECT {rowid} FROM main.{}", identifier(&self.name));
-        match conn.prepare(&sql) {
+        match conn.prepare(&sql).map_err(Error::from) {
             Ok(_) => Ok(Some(rowid)),
             // No such column. Another error, such as no memory, says nothing about the table.
-            Err(e) if e.sqlite_error().map(|e| e.extended_code) == Some(ffi::SQLITE_ERROR) => {
-                Ok(None)
-            }
-            Err(e) => Err(e.into()),
+            Err(e) if e.extended_code() == ffi::SQLITE_ERROR => Ok(None),
+            Err(e) => Err(e),
         }
     }
 
     fn read_conflicts(&mut self, conn: &Connection) -> Result<()> {
         let mut statement = conn.prepare(
-            "SELECT name FROM pragma_index_list(?1, 'main') WHERE \"unique\" ORDER BY name",
+            "SELECT name FROM temp.pragma_index_list(?1, 'main') WHERE \"unique\" ORDER BY name",
         )?;
         let unique = statement.query_map([&self.name], |row| row.get(0))?;
         for index in unique.collect::<rusqlite::Result<Vec<String>>>()? {
             let mut statement = conn.prepare(
-                "SELECT name, coll FROM pragma_index_xinfo(?1, 'main') WHERE key ORDER BY seqno",
+                "SELECT name, coll FROM temp.pragma_index_xinfo(?1, 'main') WHERE key ORDER BY seqno",
             )?;
             let mut rows = statement.query([&index])?;
             let mut conflict = Vec::new();
@@ -328,7 +326,7 @@ impl Table {
 fn columns(conn: &Connection, table: &str) -> Result<Vec<Column>> {
     let mut statement = conn.prepare(
         "SELECT name, pk, \"notnull\", dflt_value IS NOT NULL, hidden <> 0, upper(type)
-           FROM pragma_table_xinfo(?1, 'main')",
+           FROM temp.pragma_table_xinfo(?1, 'main')",
     )?;
     let rows = statement.query_map([table], |row| {
         Ok(Column {

@@ -221,7 +221,26 @@ impl Host {
         let code = error.extended_code();
         match error {
             Error::InvalidArgument(sentence) => (sentence, code),
-            other => (format!("{function}: {other}"), code),
+            other => {
+                self.end_what_is_left(code);
+                (format!("{function}: {other}"), code)
+            }
+        }
+    }
+
+    /// In newer SQLites, a statement of ours that fails because it no longer fits the schema leaves the
+    /// transaction that it began open, and with it the lock: SQLite expects it to be tried again
+    /// while the caller's statement is active. The end of one that reads ends it, unless somebody
+    /// else's needs it. That one also finds out whether the schema has changed again, which SQLite
+    /// does not ask where a function is missing.
+    fn end_what_is_left(&self, code: c_int) {
+        let conn = self.session.connection();
+        // SAFETY: the handle is that of the call under way.
+        let state = unsafe { ffi::sqlite3_txn_state(self.handle(), std::ptr::null()) };
+        let fits = code != ffi::SQLITE_ERROR;
+        if conn.is_autocommit() && !(fits && state == ffi::SQLITE_TXN_NONE) {
+            // The caller is told of the first error.
+            let _ = conn.execute_batch("SELECT 1 FROM main.sqlite_master LIMIT 1");
         }
     }
 

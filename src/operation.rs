@@ -93,7 +93,10 @@ impl Operation {
         Cow::Borrowed(file(match self {
             Enqueue => "enqueue",
             EnqueueAt => "enqueue_at",
-            EnqueueBatch => "enqueue_batch",
+            // A file may have a table of that name, but not in temp.
+            EnqueueBatch => {
+                return Cow::Owned(file("enqueue_batch").replace("json_each", "temp.json_each"))
+            }
             State => "state",
             Claim => "claim",
             ClaimByClock => return by_clock("claim", "?3"),

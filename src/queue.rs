@@ -160,9 +160,9 @@ impl Store {
     /// total_changes() our own.
     fn version(&self) -> Result<(i64, i64)> {
         self.with(|session| {
-            let mut statement = session
-                .connection()
-                .prepare_cached("SELECT data_version, total_changes() FROM pragma_data_version")?;
+            let mut statement = session.connection().prepare_cached(
+                "SELECT data_version, total_changes() FROM temp.pragma_data_version",
+            )?;
             Ok(statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?)
         })
     }

@@ -145,7 +145,7 @@ fn check_columns(conn: &Connection, function: &str) -> Result<()> {
         "SELECT name || ' ' || type || iif(pk, ' PRIMARY KEY', '')
                 || iif(\"notnull\", ' NOT NULL', '') || coalesce(' DEFAULT ' || dflt_value, '')
                 || iif(hidden, ' GENERATED', '')
-           FROM pragma_table_xinfo('jobs', 'main') ORDER BY cid",
+           FROM temp.pragma_table_xinfo('jobs', 'main') ORDER BY cid",
     )?;
     let found =
         statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
