@@ -32,4 +32,5 @@ UPDATE main.jobs
    AND CAST(?3 AS DOUBLE PRECISION) = ?3
    AND CAST(?2 AS DOUBLE PRECISION) < CAST(?2 AS DOUBLE PRECISION) + ?3  -- no lease is born over
    AND CAST(?2 AS DOUBLE PRECISION) + ?3 < 9e999 -- nor lasts for ever
+   AND CAST(?4 AS INTEGER) = ?4                  -- infinitely many would be all
 RETURNING id, fence, until;
