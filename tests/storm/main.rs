@@ -120,7 +120,10 @@ fn found_out(fault: Fault) {
     let rules = rules.expect("the rules pass a broken worker");
     search.expect("the search passes a broken worker");
     let sentences: &[&str] = match fault {
-        Fault::ClaimsInTwoSteps => &["was issued twice", "the row has fence"],
+        // Whichever of its consequences the storm shows first.
+        Fault::ClaimsInTwoSteps => {
+            &["was issued twice", "the row has fence", "the last generation did not complete"]
+        }
         Fault::ClaimsLiveLeases => &["was live"],
         _ => &["the last generation did not complete", "after the completions"],
     };
