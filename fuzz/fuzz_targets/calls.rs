@@ -3,7 +3,7 @@
 //! fence that was handed out is never handed out again, and a job that is done stays so unless its
 //! fence grew.
 //!
-//! A million sequences: `RUSTC_BOOTSTRAP=1 cargo fuzz run calls -- -runs=1000000`
+//! A million sequences: `RUSTC_BOOTSTRAP=1 cargo fuzz run calls -- -runs=1000000 -max_len=400`
 #![no_main]
 
 #[path = "../../tests/model/reference.rs"]
