@@ -138,6 +138,8 @@ mod tests {
             assert_eq!(sentence(lease("claim", Some(now), ttl)), expected);
         }
         assert!(lease("claim", Some(-100.0), 1e-9).is_ok());
+        // The sum is finite, the product is not.
+        assert!(lease("claim", Some(1e200), 1e200).is_ok());
     }
 
     #[test]

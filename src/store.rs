@@ -277,8 +277,9 @@ impl Store {
     }
 
     /// To be called once on a file that was restored from a backup, or copied to go its own way:
-    /// every fence grows by `bump`, which must be more than were handed out since the copy was
-    /// made, and every lease is cleared. Done jobs stay done.
+    /// every fence grows by `bump`, which must be more than any fence or the floor grew since the
+    /// copy was made (by claims, requeueing, or deleting and adding a job again), and every lease
+    /// is cleared. Done jobs stay done.
     pub fn restore(&self, bump: i64) -> Result<()> {
         args::count("restore", "bump", bump)?;
         self.with(|session| protocol::restore(session, "restore", bump))
