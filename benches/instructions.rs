@@ -21,33 +21,41 @@ const COMPLETE: &str = include_str!("../sql/complete.sql");
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    if let [_, operation, arm, calls] = &arguments[..] {
-        return run(operation, arm, calls.parse().unwrap());
+    if let [_, operation, arm, context, calls] = &arguments[..] {
+        return run(operation, arm, context, calls.parse().unwrap());
     }
     common::extension(); // built before anything is counted
-    println!(
-        "{:10} {:>12} {:>12} {:>6} {:>12} {:>6} {:>8}",
-        "operation", "no triggers", "statement", "ratio", "function", "ratio", "SELECT"
-    );
-    for operation in ["claim", "renew", "complete"] {
-        let per_call = |arm: &str| {
-            (count(operation, arm, MANY) - count(operation, arm, FEW)) / (MANY - FEW) as u64
-        };
-        let [bare, statement, function, select] =
-            ["bare", "statement", "function", "select"].map(per_call);
+    for (context, title) in [
+        ("autocommit", "Each call a transaction of its own, WAL, synchronous = NORMAL"),
+        ("together", "All calls inside one transaction"),
+    ] {
+        println!("{title}:\n");
         println!(
-            "{operation:10} {bare:>12} {statement:>12} {:>6.2} {function:>12} {:>6.2} {select:>8}",
-            statement as f64 / bare as f64,
-            function as f64 / statement as f64
+            "{:10} {:>12} {:>12} {:>6} {:>12} {:>6} {:>8}",
+            "operation", "no triggers", "statement", "ratio", "function", "ratio", "SELECT"
         );
+        for operation in ["claim", "renew", "complete"] {
+            let per_call = |arm: &str| {
+                let [few, many] = [FEW, MANY].map(|calls| count(operation, arm, context, calls));
+                (many - few) / (MANY - FEW) as u64
+            };
+            let [bare, statement, function, select] =
+                ["bare", "statement", "function", "select"].map(per_call);
+            println!(
+                "{operation:10} {bare:>12} {statement:>12} {:>6.2} {function:>12} {:>6.2} {select:>8}",
+                statement as f64 / bare as f64,
+                function as f64 / statement as f64
+            );
+        }
+        println!();
     }
 }
 
-fn count(operation: &str, arm: &str, calls: usize) -> u64 {
+fn count(operation: &str, arm: &str, context: &str, calls: usize) -> u64 {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(std::env::current_exe().unwrap())
-        .args([operation, arm, &calls.to_string()])
+        .args([operation, arm, context, &calls.to_string()])
         .output()
         .expect("valgrind is installed");
     let report = common::stderr(&output);
@@ -56,12 +64,13 @@ fn count(operation: &str, arm: &str, calls: usize) -> u64 {
     collected.expect("callgrind reports").1.trim().parse().unwrap()
 }
 
-/// `calls` times one operation inside one transaction, on jobs that are ready for it.
-fn run(operation: &str, arm: &str, calls: usize) {
+/// `calls` times one operation, on jobs that are ready for it.
+fn run(operation: &str, arm: &str, context: &str, calls: usize) {
     let function = arm == "function";
     let scratch = common::Scratch::new();
     let conn = scratch.loaded();
     conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
+    conn.pragma_update(None, "synchronous", "NORMAL").unwrap();
     conn.query_row("SELECT fence_init()", [], |_| Ok(())).unwrap();
     if arm == "bare" {
         drop_triggers(&conn);
@@ -73,6 +82,9 @@ fn run(operation: &str, arm: &str, calls: usize) {
         if operation != "claim" {
             conn.query_row("SELECT fence_claim(?1, 'worker', 0, 10)", [&id], |_| Ok(())).unwrap();
         }
+    }
+    if context == "autocommit" {
+        conn.execute_batch("COMMIT").unwrap();
     }
     let mut statement = match arm {
         "select" if operation == "claim" => conn.prepare("SELECT ?1 = ?2 OR ?3 = ?4"),
@@ -95,7 +107,9 @@ fn run(operation: &str, arm: &str, calls: usize) {
         assert_eq!(conn.changes(), 1);
     }
     drop(statement);
-    conn.execute_batch("COMMIT").unwrap();
+    if context != "autocommit" {
+        conn.execute_batch("COMMIT").unwrap();
+    }
 }
 
 fn drop_triggers(conn: &Connection) {

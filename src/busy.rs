@@ -30,8 +30,9 @@ pub(crate) fn handler(_attempt: i32) -> bool {
     true
 }
 
-/// 50 microseconds to 1 millisecond.
+/// 0.5 to 1.5 milliseconds: shorter pauses take the lock from the one who works too often, and the
+/// processor too; longer ones make single calls wait long.
 fn pause() -> Duration {
     let random = RandomState::new().hash_one(0_u8);
-    Duration::from_micros(50 + random % 951)
+    Duration::from_micros(500 + random % 1001)
 }

@@ -1,14 +1,18 @@
 //! Many owners, one job: a few threads with a connection each.
+//!
+//! Whether a job can be claimed is the same for all owners, so the first answer of the database
+//! holds for all who are asked after it. Who comes before it looks first, which waits for nobody.
 use rusqlite::OpenFlags;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex, PoisonError};
+use std::time::Instant;
 use threadpool::ThreadPool;
 
-use crate::protocol::Now;
+use crate::protocol::{self, Now};
 use crate::session::Session;
-use crate::store::{claim_one, open_session, Options};
-use crate::{busy, Result};
+use crate::store::{open_session, Options};
+use crate::{args, busy, Result};
 
 /// One writer at a time gets SQLite's lock, so more threads would only wait.
 const THREADS: usize = 4;
@@ -27,8 +31,9 @@ struct Connections {
 }
 
 impl Connections {
-    fn with<T>(&self, body: impl FnOnce(&Session) -> Result<T>) -> Result<T> {
-        busy::within(self.options.busy_timeout, || {
+    /// The timeout is that of the whole call, which began at `began`.
+    fn with<T>(&self, began: Instant, body: impl FnOnce(&Session) -> Result<T>) -> Result<T> {
+        busy::within(self.options.busy_timeout.saturating_sub(began.elapsed()), || {
             let idle = self.idle().pop();
             let session = match idle {
                 Some(session) => session,
@@ -68,12 +73,14 @@ impl Pool {
         ttl: f64,
     ) -> Vec<Result<Option<i64>>> {
         let (sender, answers) = mpsc::channel();
+        let began = Instant::now();
+        let race = Arc::new(Race::new(id, now, ttl));
         let owners: Arc<[String]> = owners.iter().map(|owner| owner.as_ref().to_owned()).collect();
         let next = Arc::new(AtomicUsize::new(0));
         {
             let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
             for _ in 0..THREADS.min(owners.len()) {
-                let (id, owners, next) = (id.to_owned(), Arc::clone(&owners), Arc::clone(&next));
+                let (race, owners, next) = (race.clone(), owners.clone(), next.clone());
                 let (connections, sender) = (Arc::clone(&self.connections), sender.clone());
                 threads.execute(move || {
                     // Each thread takes the next owner that no other has taken.
@@ -81,8 +88,7 @@ impl Pool {
                         let index = next.fetch_add(1, Ordering::Relaxed);
                         owners.get(index).map(|owner| (index, owner))
                     } {
-                        let answer =
-                            connections.with(|session| claim_one(session, &id, owner, now, ttl));
+                        let answer = race.claim(owner, |body| connections.with(began, body));
                         // Nobody listens only after a panic of the caller.
                         let _ = sender.send((index, answer));
                     }
@@ -94,5 +100,54 @@ impl Pool {
         answers.sort_by_key(|(index, _)| *index);
         assert_eq!(answers.len(), owners.len(), "a claiming thread panicked");
         answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+}
+
+/// The claims of one call.
+pub(crate) struct Race {
+    id: String,
+    now: Now,
+    ttl: f64,
+    over: AtomicBool,
+    /// So that threads of this process do not wait in SQLite's way, which is slower.
+    claiming: Mutex<()>,
+}
+
+impl Race {
+    pub(crate) fn new(id: &str, now: Now, ttl: f64) -> Self {
+        Race { id: id.to_owned(), now, ttl, over: AtomicBool::new(false), claiming: Mutex::new(()) }
+    }
+
+    pub(crate) fn claim(
+        &self,
+        owner: &str,
+        with: impl FnOnce(&dyn Fn(&Session) -> Result<Option<i64>>) -> Result<Option<i64>>,
+    ) -> Result<Option<i64>> {
+        args::name("claim_many", "owner", owner)?;
+        if self.over() {
+            return Ok(None);
+        }
+        let answer = with(&|session| self.look_and_claim(session, owner))?;
+        self.over.store(true, Ordering::Release);
+        Ok(answer)
+    }
+
+    fn look_and_claim(&self, session: &Session, owner: &str) -> Result<Option<i64>> {
+        let claimable = protocol::job_state(session, &self.id)?
+            .is_some_and(|job| job.done == 0 && job.until <= self.now.unwrap_or_else(args::clock));
+        if !claimable {
+            return Ok(None);
+        }
+        let _claiming = self.claiming.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.over() {
+            return Ok(None);
+        }
+        let claimed = protocol::claim(session, &self.id, owner, self.now, self.ttl)?;
+        self.over.store(true, Ordering::Release);
+        Ok(claimed.map(|claimed| claimed.fence))
+    }
+
+    fn over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
     }
 }

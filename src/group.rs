@@ -3,7 +3,6 @@
 //! One caller at a time leads. It runs what has gathered in one transaction, and each of the
 //! others gets its own answer after the commit. Then it passes the lead to a caller that came
 //! meanwhile.
-use std::collections::VecDeque;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +17,60 @@ pub(crate) struct Group {
 #[derive(Default)]
 struct State {
     led: bool,
-    waiting: VecDeque<Box<dyn Work>>,
+    waiting: Vec<Box<dyn Work>>,
+    /// Where the callers wait whose operations are in `waiting`.
+    batch: Arc<Batch>,
+}
+
+/// Callers that wait for the same commit. They share one condition, because to wake them one by
+/// one takes longer than their statements.
+#[derive(Default)]
+struct Batch {
+    news: Mutex<News>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+enum News {
+    #[default]
+    None,
+    /// Nobody leads any more: it is for one of these callers to run what has gathered.
+    Lead,
+    Answered,
+}
+
+impl Batch {
+    fn lead(&self) {
+        *lock(&self.news) = News::Lead;
+        self.changed.notify_one();
+    }
+
+    /// True where this caller has to lead, false once it is answered.
+    fn wait(&self) -> bool {
+        let mut news = lock(&self.news);
+        loop {
+            match *news {
+                News::None => {
+                    news = self.changed.wait(news).unwrap_or_else(PoisonError::into_inner);
+                }
+                News::Lead => {
+                    *news = News::None;
+                    return true;
+                }
+                News::Answered => return false,
+            }
+        }
+    }
+}
+
+/// Sends the callers of a batch home when it is dropped, also by a panic.
+struct Answered(Arc<Batch>);
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        *lock(&self.0.news) = News::Answered;
+        self.0.changed.notify_all();
+    }
 }
 
 /// A caller's operation, whatever it answers.
@@ -26,52 +78,17 @@ trait Work: Send {
     fn run(&mut self, session: &Session);
     /// Hands over the answer, or the error that took it away.
     fn deliver(self: Box<Self>, lost: Option<Error>);
-    fn lead(&self);
 }
 
 struct Call<T, F> {
     body: F,
     answer: Option<Answer<T>>,
-    slot: Arc<Slot<T>>,
+    slot: Arc<Mutex<Option<Answer<T>>>>,
 }
 
 /// What a body answered, or the panic that ended it: that is for its own caller, the others would
 /// wait for ever.
 type Answer<T> = std::thread::Result<Result<T>>;
-
-/// Where a caller waits.
-struct Slot<T> {
-    news: Mutex<News<T>>,
-    changed: Condvar,
-}
-
-enum News<T> {
-    None,
-    /// Nobody leads any more: it is for this caller to run what has gathered.
-    Lead,
-    Answer(Answer<T>),
-}
-
-impl<T> Slot<T> {
-    fn tell(&self, news: News<T>) {
-        *lock(&self.news) = news;
-        self.changed.notify_one();
-    }
-
-    /// The answer, or None where this caller has to lead.
-    fn wait(&self) -> Option<Answer<T>> {
-        let mut news = lock(&self.news);
-        loop {
-            match std::mem::replace(&mut *news, News::None) {
-                News::None => {
-                    news = self.changed.wait(news).unwrap_or_else(PoisonError::into_inner);
-                }
-                News::Lead => return None,
-                News::Answer(answer) => return Some(answer),
-            }
-        }
-    }
-}
 
 impl<T: Send, F: FnMut(&Session) -> Result<T> + Send> Work for Call<T, F> {
     fn run(&mut self, session: &Session) {
@@ -80,11 +97,7 @@ impl<T: Send, F: FnMut(&Session) -> Result<T> + Send> Work for Call<T, F> {
 
     fn deliver(self: Box<Self>, lost: Option<Error>) {
         let answer = lost.map_or(self.answer, |error| Some(Ok(Err(error))));
-        self.slot.tell(News::Answer(answer.expect("run before it is delivered")));
-    }
-
-    fn lead(&self) {
-        self.slot.tell(News::Lead);
+        *lock(&self.slot) = Some(answer.expect("run before it is delivered"));
     }
 }
 
@@ -98,9 +111,10 @@ struct Lead<'a>(&'a Group);
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
-        match state.waiting.front() {
-            Some(next) => next.lead(),
-            None => state.led = false,
+        if state.waiting.is_empty() {
+            state.led = false;
+        } else {
+            state.batch.lead();
         }
     }
 }
@@ -126,20 +140,28 @@ impl Group {
             })?;
             return Ok(answer.expect("set where the body succeeded"));
         }
-        let slot = Arc::new(Slot { news: Mutex::new(News::None), changed: Condvar::new() });
-        state.waiting.push_back(Box::new(Call { body, answer: None, slot: Arc::clone(&slot) }));
+        let slot = Arc::new(Mutex::new(None));
+        state.waiting.push(Box::new(Call { body, answer: None, slot: Arc::clone(&slot) }));
+        let batch = Arc::clone(&state.batch);
         drop(state);
-        if let Some(answer) = slot.wait() {
-            return answer.unwrap_or_else(|panic| resume_unwind(panic));
+        if batch.wait() {
+            let _lead = Lead(self);
+            self.lead(with);
         }
-        let _lead = Lead(self);
-        let mut calls: Vec<_> = lock(&self.state).waiting.drain(..).collect();
+        let answer = lock(&slot).take().expect("the leader panicked");
+        answer.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Runs what has gathered.
+    fn lead(&self, with: impl Fn(&mut dyn FnMut(&Session) -> Result<()>) -> Result<()>) {
+        let mut state = lock(&self.state);
+        let mut calls = std::mem::take(&mut state.waiting);
+        let _answered = Answered(std::mem::take(&mut state.batch));
+        drop(state);
         let outcome = with(&mut |session| together(session, &mut calls));
         for call in calls {
             call.deliver(outcome.as_ref().err().map(Error::copy));
         }
-        let answer = slot.wait().expect("the leader's own call was among them");
-        answer.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
@@ -151,8 +173,8 @@ fn together(session: &Session, calls: &mut [Box<dyn Work>]) -> Result<()> {
     }
     let conn = session.connection();
     // Prepared now, because what fails may be that memory ran out.
-    let mut rollback = conn.prepare("ROLLBACK")?;
-    conn.execute_batch("BEGIN IMMEDIATE")?;
+    let mut rollback = conn.prepare_cached("ROLLBACK")?;
+    conn.prepare_cached("BEGIN IMMEDIATE")?.raw_execute()?;
     for i in 0..calls.len() {
         calls[i].run(session);
         // A full disk, say, rolls the whole transaction back.
@@ -165,12 +187,13 @@ fn together(session: &Session, calls: &mut [Box<dyn Work>]) -> Result<()> {
             return Ok(());
         }
     }
-    let committed = conn.execute_batch("COMMIT");
+    let committed = conn.prepare_cached("COMMIT").and_then(|mut commit| commit.raw_execute());
     if committed.is_err() && !conn.is_autocommit() {
         // The first error says why.
         let _ = rollback.raw_execute();
     }
-    Ok(committed?)
+    committed?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl Lease {
     /// the write lock, checks the lease, runs `body` and commits. Where the lease is not held,
     /// [`Error::NotHeld`] says why and `body` does not run. An error of `body` rolls everything
     /// back. `body` uses the connection that it is given: another call of the store in there is
-    /// an error.
+    /// an error, and one on a thread that `body` waits for would wait for ever.
     pub fn write<T>(
         &self,
         now: impl Into<Option<f64>>,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::claim_many::Pool;
+use crate::claim_many::{Pool, Race};
 use crate::group::Group;
 use crate::protocol::{self, JobState, Outcome};
 use crate::session::Session;
@@ -185,11 +185,10 @@ impl Store {
         })?;
         let Some(file) = file else {
             // In memory, a second connection would have a second database.
+            let race = Race::new(id, now, ttl);
             return self.with(|session| {
-                Ok(owners
-                    .iter()
-                    .map(|owner| claim_one(session, id, owner.as_ref(), now, ttl))
-                    .collect())
+                let claim = |owner| race.claim(owner, |body| body(session));
+                Ok(owners.iter().map(|owner| claim(owner.as_ref())).collect())
             });
         };
         let pool = self.inner.pool.get_or_init(|| Pool::new(file, self.inner.options));
@@ -330,23 +329,6 @@ impl Drop for Entered {
 fn check_claim(function: &str, id: &str, now: protocol::Now, ttl: f64) -> Result<()> {
     args::name(function, "id", id)?;
     args::lease(function, now, ttl)
-}
-
-/// One owner's claim among many: who cannot win finds out by a read, which waits for nobody.
-pub(crate) fn claim_one(
-    session: &Session,
-    id: &str,
-    owner: &str,
-    now: protocol::Now,
-    ttl: f64,
-) -> Result<Option<i64>> {
-    args::name("claim_many", "owner", owner)?;
-    let claimable = protocol::job_state(session, id)?
-        .is_some_and(|job| job.done == 0 && job.until <= now.unwrap_or_else(args::clock));
-    if !claimable {
-        return Ok(None);
-    }
-    Ok(protocol::claim(session, id, owner, now, ttl)?.map(|claimed| claimed.fence))
 }
 
 /// A connection of our own, as a [`Store`] and its pool use it.

@@ -69,7 +69,7 @@ pub fn child(arguments: &[&str]) {
             assert!(lease.complete(2.0, "result").unwrap());
         })
     } else {
-        let conn = open(file.as_ref());
+        let conn = open(file.as_ref(), fence::Durability::Normal);
         Box::new(move || {
             let claim = "SELECT fence_claim_batch('worker', 1, 30, 1)";
             let taken: String =

@@ -1,7 +1,8 @@
 //! How fast the crate is beside the same statements prepared by hand, in ratios of one run.
 //!
 //! `cargo bench --bench throughput` takes some minutes. The arms of a comparison alternate, and
-//! the median of the rounds counts, so that a busy machine disturbs them alike.
+//! the median of the rounds counts, so that a busy machine disturbs them alike. With names of parts
+//! as arguments it runs those alone, as in `cargo bench --bench throughput -- fairness`.
 
 mod fairness;
 mod threads;
@@ -16,18 +17,30 @@ fn main() {
         ["fair", ref rest @ ..] => return fairness::child(rest),
         _ => (),
     }
-    println!("Claim and complete by id, `synchronous = NORMAL`; ratio of jobs per second.\n");
-    workers::by_id(1);
-    workers::by_id(4);
-    println!("\nClaim what is due and complete it, `synchronous = NORMAL`.\n");
-    workers::batches();
-    println!("\nThreads that claim and complete by id.\n");
-    threads::group_commit(8, fence::Durability::Normal);
-    threads::group_commit(32, fence::Durability::Full);
-    println!("\n64 owners claim one new job.\n");
-    threads::claim_many();
-    println!("\n8 processes claim and complete what is due for 3 seconds.\n");
-    fairness::compare();
+    let parts: [(&str, &str, fn()); 5] = [
+        ("by_id", "Claim and complete by id at NORMAL; ratio of jobs per second.", || {
+            workers::by_id(1);
+            workers::by_id(4);
+        }),
+        ("batches", "Claim what is due and complete it, at NORMAL.", workers::batches),
+        ("group_commit", "Threads that claim and complete by id.", || {
+            threads::group_commit(8, fence::Durability::Normal);
+            threads::group_commit(32, fence::Durability::Full);
+        }),
+        ("claim_many", "64 owners claim one new job.", threads::claim_many),
+        (
+            "fairness",
+            "8 processes claim and complete what is due for 3 seconds.",
+            fairness::compare,
+        ),
+    ];
+    for (name, title, run) in parts {
+        if arguments.is_empty() || arguments.iter().any(|argument| argument == name) {
+            println!("{title}\n");
+            run();
+            println!();
+        }
+    }
 }
 
 /// Runs the arms in turn and answers the median of each.

@@ -2,71 +2,130 @@
 
 use fence::{Durability, Options, Store};
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::workers::{open, ByStatement, CLAIM, COMPLETE};
 use crate::{alternate, quantile, ratio};
 
 pub fn group_commit(threads: usize, durability: Durability) {
     let mut options = Options::default();
     options.durability = durability;
     options.busy_timeout = Duration::from_secs(60);
-    let jobs = if durability == Durability::Full { 20 } else { 250 };
-    let [each, shared] = alternate(
-        3,
-        [&mut || run(threads, jobs, options, false) as Duration, &mut || {
-            run(threads, jobs, options, true)
-        }],
+    let jobs = if durability == Durability::Full { 20 } else { 1_000 };
+    let jobs_times = [const { Mutex::new(Vec::new()) }; 3];
+    let arm = |kind: Kind| {
+        let times = &jobs_times[kind as usize];
+        move || run(threads, jobs, options, kind, times)
+    };
+    let totals = alternate(
+        5,
+        [
+            &mut arm(Kind::Shared) as &mut dyn FnMut() -> Duration,
+            &mut arm(Kind::Each),
+            &mut arm(Kind::Plain),
+        ],
     );
-    println!(
-        "{threads} threads, {durability:?}: a connection each 1.00, one Store {:.2}",
-        ratio(each, shared)
-    );
+    println!("{threads} threads, {durability:?}: jobs per second, and the time for one job");
+    let names = ["one Store", "a Store each", "a connection each, busy_timeout"];
+    for ((name, total), times) in names.iter().zip(totals).zip(jobs_times) {
+        let mut times = times.into_inner().unwrap();
+        times.sort();
+        println!(
+            "  {name}: {:.2}, p50 {:.2} ms, p99.9 {:.1} ms",
+            ratio(totals[0], total),
+            quantile(&times, 0.5).as_secs_f64() * 1e3,
+            quantile(&times, 0.999).as_secs_f64() * 1e3
+        );
+    }
 }
 
-fn run(threads: usize, jobs: usize, options: Options, shared: bool) -> Duration {
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Shared,
+    Each,
+    Plain,
+}
+
+fn run(
+    threads: usize,
+    jobs: usize,
+    options: Options,
+    kind: Kind,
+    all: &Mutex<Vec<Duration>>,
+) -> Duration {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("jobs.db");
     let store = Store::open_with(&file, options).unwrap();
-    let ids = |thread: usize| (0..jobs).map(move |i| format!("job-{thread:02}-{i:05}"));
+    // Neighbours in the table go to different threads, as from a queue.
+    let ids = |thread: usize| (0..jobs).map(move |i| format!("job-{i:05}-{thread:02}"));
     store.enqueue_many(&(0..threads).flat_map(ids).collect::<Vec<_>>()).unwrap();
     let stores: Vec<_> = (0..threads)
-        .map(|_| if shared { store.clone() } else { Store::open_with(&file, options).unwrap() })
+        .map(|_| match kind {
+            Kind::Each => Store::open_with(&file, options).unwrap(),
+            _ => store.clone(),
+        })
         .collect();
+    let connections: Vec<_> = (0..threads).map(|_| open(&file, options.durability)).collect();
+    let ids = &ids;
     let started = Instant::now();
     std::thread::scope(|scope| {
-        for (thread, store) in stores.iter().enumerate() {
+        for (thread, (store, conn)) in stores.iter().zip(connections).enumerate() {
             scope.spawn(move || {
+                let mut plain = ByStatement::new(&conn, CLAIM, COMPLETE);
+                let mut times = Vec::with_capacity(jobs);
                 for id in ids(thread) {
-                    let lease = store.claim(&id, "worker", 1.0, 30.0).unwrap().unwrap();
-                    assert!(lease.complete(2.0, "result").unwrap());
+                    let asked = Instant::now();
+                    if kind == Kind::Plain {
+                        plain.job(&id);
+                    } else {
+                        let lease = store.claim(&id, "worker", 1.0, 30.0).unwrap().unwrap();
+                        assert!(lease.complete(2.0, "result").unwrap());
+                    }
+                    times.push(asked.elapsed());
                 }
+                all.lock().unwrap().append(&mut times);
             });
         }
     });
     started.elapsed()
 }
 
+type Answers = Vec<fence::Result<Option<i64>>>;
+
 pub fn claim_many() {
-    const CALLS: usize = 200;
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("jobs.db");
-    let store = Store::open(&file).unwrap();
     let owners: Vec<_> = (0..64).map(|i| format!("owner-{i}")).collect();
-    let ids: Vec<_> = (0..2 * CALLS).map(|i| format!("job-{i:05}")).collect();
-    store.enqueue_many(&ids).unwrap();
-    let (kept, opened) = ids.split_at(CALLS);
-    let kept = times(kept, |id| store.claim_many(id, &owners, 1.0, 30.0).unwrap());
-    let opened = times(&opened[..CALLS / 4], |id| open_each(&file, id, &owners));
-    for (name, times) in [("Store", kept), ("a thread and a connection for each", opened)] {
-        println!(
-            "{name}: p50 {:.2} ms, p99 {:.2} ms",
-            quantile(&times, 0.5).as_secs_f64() * 1e3,
-            quantile(&times, 0.99).as_secs_f64() * 1e3
-        );
+    for durability in [Durability::Normal, Durability::Full] {
+        let mut options = Options::default();
+        options.durability = durability;
+        let (store, ids, _dir) = jobs(200, options);
+        report(&format!("Store, {durability:?}"), &ids, |id| {
+            store.claim_many(id, &owners, 1.0, 30.0).unwrap()
+        });
     }
+    let (_store, ids, dir) = jobs(50, Options::default());
+    let file = dir.path().join("jobs.db");
+    report("a thread and a connection for each", &ids, |id| open_each(&file, id, &owners));
 }
 
-fn open_each(file: &Path, id: &str, owners: &[String]) -> Vec<fence::Result<Option<i64>>> {
+fn jobs(count: usize, options: Options) -> (Store, Vec<String>, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open_with(dir.path().join("jobs.db"), options).unwrap();
+    let ids: Vec<_> = (0..count).map(|i| format!("job-{i:05}")).collect();
+    store.enqueue_many(&ids).unwrap();
+    (store, ids, dir)
+}
+
+fn report(name: &str, ids: &[String], claim: impl Fn(&str) -> Answers) {
+    let times = times(ids, claim);
+    println!(
+        "{name}: p50 {:.2} ms, p99 {:.2} ms",
+        quantile(&times, 0.5).as_secs_f64() * 1e3,
+        quantile(&times, 0.99).as_secs_f64() * 1e3
+    );
+}
+
+fn open_each(file: &Path, id: &str, owners: &[String]) -> Answers {
     std::thread::scope(|scope| {
         let claims: Vec<_> = owners
             .iter()
@@ -76,7 +135,7 @@ fn open_each(file: &Path, id: &str, owners: &[String]) -> Vec<fence::Result<Opti
     })
 }
 
-fn times(ids: &[String], claim: impl Fn(&str) -> Vec<fence::Result<Option<i64>>>) -> Vec<Duration> {
+fn times(ids: &[String], claim: impl Fn(&str) -> Answers) -> Vec<Duration> {
     let mut times: Vec<_> = ids
         .iter()
         .map(|id| {

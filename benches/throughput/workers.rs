@@ -1,7 +1,7 @@
 //! Worker processes: the crate's doors beside a loop of prepared statements.
 
 use fence::{Durability, Options, Store};
-use rusqlite::Connection;
+use rusqlite::{Connection, Statement};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use crate::{alternate, ratio};
 
 const JOBS: usize = 4_000;
-const CLAIM: &str = include_str!("../../sql/claim.sql");
-const COMPLETE: &str = include_str!("../../sql/complete.sql");
+pub const CLAIM: &str = include_str!("../../sql/claim.sql");
+pub const COMPLETE: &str = include_str!("../../sql/complete.sql");
 
 pub fn by_id(processes: usize) {
     let arm = |kind: &'static str| move || run(kind, processes);
     let [bare, store, functions] = alternate(
-        5,
+        11,
         [&mut arm("bare") as &mut dyn FnMut() -> Duration, &mut arm("store"), &mut arm("function")],
     );
     println!(
@@ -78,25 +78,26 @@ pub fn child(arguments: &[&str]) {
     let [kind, file, n, processes] = arguments else { panic!("{arguments:?}") };
     let (n, processes): (usize, usize) = (n.parse().unwrap(), processes.parse().unwrap());
     let ids: Vec<_> = (0..JOBS).filter(|i| i % processes == n).map(id).collect();
+    let plain = open(file.as_ref(), Durability::Normal);
     let time = match *kind {
         "store" => by_store(file.as_ref(), &ids),
-        "bare" => by_statement(file.as_ref(), &ids, CLAIM, COMPLETE),
+        "bare" => by_statement(&plain, &ids, CLAIM, COMPLETE),
         "function" => by_statement(
-            file.as_ref(),
+            &plain,
             &ids,
             "SELECT fence_claim(?1, ?2, ?3, ?4)",
             "SELECT fence_complete(?1, ?2, ?3, ?4, ?5)",
         ),
-        "next" => by_queue(file.as_ref(), 1),
-        _ => by_queue(file.as_ref(), 100),
+        "next" => by_queue(&plain, 1),
+        _ => by_queue(&plain, 100),
     };
     println!("{}", time.as_micros());
 }
 
-pub fn open(file: &Path) -> Connection {
+pub fn open(file: &Path, durability: Durability) -> Connection {
     let conn = Connection::open(file).unwrap();
     conn.busy_timeout(Duration::from_secs(60)).unwrap();
-    conn.pragma_update(None, "synchronous", "NORMAL").unwrap();
+    conn.pragma_update(None, "synchronous", format!("{durability:?}")).unwrap();
     fence::register(&conn).unwrap();
     conn
 }
@@ -118,24 +119,40 @@ fn by_store(file: &Path, ids: &[String]) -> Duration {
     started.elapsed()
 }
 
-fn by_statement(file: &Path, ids: &[String], claim: &str, complete: &str) -> Duration {
-    let conn = open(file);
-    let mut claim = conn.prepare(claim).unwrap();
-    let mut complete = conn.prepare(complete).unwrap();
+fn by_statement(conn: &Connection, ids: &[String], claim: &str, complete: &str) -> Duration {
+    let mut statements = ByStatement::new(conn, claim, complete);
     let started = Instant::now();
     for id in ids {
-        let mut rows = claim.query((id, "worker", 1.0, 30.0)).unwrap();
-        let fence: i64 = rows.next().unwrap().unwrap().get(0).unwrap();
-        while rows.next().unwrap().is_some() {}
-        drop(rows);
-        let mut rows = complete.query((id, "worker", fence, 2.0, "result")).unwrap();
-        while rows.next().unwrap().is_some() {}
+        statements.job(id);
     }
     started.elapsed()
 }
 
-fn by_queue(file: &Path, batch: i64) -> Duration {
-    let conn = open(file);
+/// A job's two statements, prepared once.
+pub struct ByStatement<'a> {
+    claim: Statement<'a>,
+    complete: Statement<'a>,
+}
+
+impl<'a> ByStatement<'a> {
+    pub fn new(conn: &'a Connection, claim: &str, complete: &str) -> Self {
+        ByStatement {
+            claim: conn.prepare(claim).unwrap(),
+            complete: conn.prepare(complete).unwrap(),
+        }
+    }
+
+    pub fn job(&mut self, id: &str) {
+        let mut rows = self.claim.query((id, "worker", 1.0, 30.0)).unwrap();
+        let fence: i64 = rows.next().unwrap().unwrap().get(0).unwrap();
+        while rows.next().unwrap().is_some() {}
+        drop(rows);
+        let mut rows = self.complete.query((id, "worker", fence, 2.0, "result")).unwrap();
+        while rows.next().unwrap().is_some() {}
+    }
+}
+
+fn by_queue(conn: &Connection, batch: i64) -> Duration {
     let mut claim = conn.prepare("SELECT fence_claim_batch(?1, ?2, ?3, ?4)").unwrap();
     let mut complete = conn.prepare("SELECT fence_complete_batch(?1, ?2, ?3)").unwrap();
     let started = Instant::now();
