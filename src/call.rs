@@ -136,6 +136,9 @@ impl<'a> Call<'a> {
             ValueRef::Blob(_) => {
                 Err(self.invalid(format_args!("{argument} must be text or NULL, got a BLOB")))
             }
+            ValueRef::Text(bytes) if std::str::from_utf8(bytes).is_err() => {
+                Err(self.invalid(format_args!("{argument} must be valid UTF-8")))
+            }
             value => Ok(value),
         }
     }

@@ -59,13 +59,20 @@ pub(crate) fn job_state(session: &Session, id: &str) -> Result<Option<JobState>>
     state(session, id, |row| {
         Ok(JobState {
             id: row.get(0)?,
-            owner: row.get(1)?,
+            owner: text(row, 1)?,
             until: row.get(2)?,
             fence: row.get(3)?,
-            result: row.get(4)?,
+            result: text(row, 4)?,
             done: row.get(5)?,
         })
     })
+}
+
+/// Plain SQL can store what is no UTF-8; an error would hide the rest of the row.
+#[cfg(not(feature = "loadable"))]
+fn text(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    let bytes = row.get_ref(column)?.as_bytes_or_null()?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
 }
 
 pub(crate) fn claim(

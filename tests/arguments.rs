@@ -100,7 +100,10 @@ impl Kind {
                 (real(-9007199254740994.0), "must be an integer, got -9007199254740994.0"),
                 (text("9223372036854775808"), "must be an integer, got 9.223372036854776e18"),
             ],
-            Result => vec![(BLOB, "must be text or NULL, got a BLOB")],
+            Result => vec![
+                (BLOB, "must be text or NULL, got a BLOB"),
+                (ToSqlOutput::Borrowed(ValueRef::Text(b"half a \xc3")), "must be valid UTF-8"),
+            ],
         }
     }
 }

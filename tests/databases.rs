@@ -97,3 +97,17 @@ fn a_utf_16_database_tells_the_whole_story() {
         assert_eq!(error_of(&conn, "SELECT fence_claim('x', 'b', 'später', 1)"), (1, sentence));
     }
 }
+
+#[test]
+fn a_result_that_is_no_utf8_does_not_hide_the_row() {
+    let scratch = Scratch::new();
+    let store = fence::Store::open(scratch.db()).unwrap();
+    assert!(store.enqueue("a").unwrap());
+    assert!(store.claim("a", "w", 0.0, 10.0).unwrap().is_some());
+    // As the file complete.sql would store it for a client that cuts texts.
+    let sql = "UPDATE jobs SET result = CAST(x'6f6bc3' AS TEXT), done = 1 WHERE id = 'a'";
+    assert_eq!(scratch.connect().execute(sql, []).unwrap(), 1);
+    let job = store.state("a").unwrap().unwrap();
+    assert_eq!(job.result.as_deref(), Some("ok\u{fffd}"));
+    assert_eq!((job.owner.as_deref(), job.fence, job.done), (Some("w"), 1, 1));
+}
