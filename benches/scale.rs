@@ -63,10 +63,10 @@ fn next_due(pending: usize, leased: usize) -> Cost {
     fill(&conn, "done", 1_000_000, "5, 'worker', 1, 1");
     fill(&conn, "leased", leased, "1e9, 'worker', 1, 0");
     fill(&conn, "pending", pending, "0, NULL, 0, 0");
-    let mut statement = conn.prepare(include_str!("../sql/claim_batch.sql")).unwrap();
+    let mut statement = conn.prepare(include_str!("../sql/claim_next.sql")).unwrap();
     measure(&conn, |_, measured| {
         measured(&mut statement, &mut |statement| {
-            step(statement, ("worker", 1.0, 30.0, 1, ""));
+            step(statement, ("worker", 1.0, 30.0, ""));
         });
     })
 }

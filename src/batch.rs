@@ -23,9 +23,12 @@ pub(crate) fn claim(
     limit: i64,
     queue: &str,
 ) -> Result<Vec<Taken>> {
-    let operation = match now {
-        Some(_) => Operation::ClaimBatch,
-        None => Operation::ClaimBatchByClock,
+    // One job alone is found without a list of rows, at half the cost.
+    let operation = match (limit, now) {
+        (1, Some(_)) => Operation::ClaimNext,
+        (1, None) => Operation::ClaimNextByClock,
+        (_, Some(_)) => Operation::ClaimBatch,
+        (_, None) => Operation::ClaimBatchByClock,
     };
     session.with(operation, |statement| {
         statement.raw_bind_parameter(1, owner)?;
@@ -33,8 +36,12 @@ pub(crate) fn claim(
             statement.raw_bind_parameter(2, now)?;
         }
         statement.raw_bind_parameter(3, ttl)?;
-        statement.raw_bind_parameter(4, limit)?;
-        statement.raw_bind_parameter(5, queue)?;
+        if limit == 1 {
+            statement.raw_bind_parameter(4, queue)?;
+        } else {
+            statement.raw_bind_parameter(4, limit)?;
+            statement.raw_bind_parameter(5, queue)?;
+        }
         let mut rows = statement.raw_query();
         let mut taken = Vec::new();
         // To the end: in autocommit the commit happens in the last step.

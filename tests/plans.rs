@@ -22,7 +22,7 @@ const ENQUEUE: &[&str] = &[
     "SEARCH main.jobs USING COVERING INDEX sqlite_autoindex_jobs_1 (id=?)",
 ];
 
-const PLANS: [(&str, &[&str]); 16] = [
+const PLANS: [(&str, &[&str]); 17] = [
     ("state", BY_ID),
     ("claim", BY_ID),
     ("renew", BY_ID),
@@ -50,6 +50,16 @@ const PLANS: [(&str, &[&str]); 16] = [
             "SEARCH main.jobs USING COVERING INDEX sqlite_autoindex_jobs_1 (id=?)",
             "USE TEMP B-TREE FOR GROUP BY",
             "USE TEMP B-TREE FOR ORDER BY",
+        ],
+    ),
+    (
+        "claim_next",
+        &[
+            "SEARCH main.jobs USING INTEGER PRIMARY KEY (rowid=?)",
+            "SCALAR SUBQUERY 1",
+            "SEARCH main.jobs USING INDEX fence_queue (<expr>=? AND until>? AND until<?)",
+            "SCALAR SUBQUERY 2",
+            "SEARCH main.jobs USING INDEX fence_queue (<expr>=? AND until<?)",
         ],
     ),
     // No sorting, and the co-routines stop at the limit.
@@ -151,15 +161,18 @@ const SIZES: [i64; 3] = [1_000, 10_000, 50_000];
 fn no_statement_costs_more_where_more_jobs_are() {
     let now = || Real(100.0);
     let claim = |limit| vec![text("x"), now(), Integer(10), Integer(limit), text("q")];
+    let next = || vec![text("x"), now(), Integer(10), text("q")];
     let holder = |id| vec![text(id), text("w"), Integer(1)];
     let by = |id, more: &[Value]| [holder(id), more.to_vec()].concat();
     let ids = (0..20).map(|i| format!("\"q:more{i}\"")).collect::<Vec<_>>().join(",");
     // In this order: the first claims meet leases that ran out, the last ones do not.
     let calls: Vec<(&str, Vec<Value>, usize)> = vec![
         ("next_due", vec![text("q")], 1),
+        ("claim_next", next(), 1),
         ("claim_batch", claim(1), 1),
         ("claim_batch", claim(50), 50),
         (NO_MORE_LOST, vec![], 0),
+        ("claim_next", next(), 1),
         ("claim_batch", claim(1), 1),
         ("claim_batch", claim(50), 50),
         ("next_due", vec![text("none")], 1),

@@ -108,6 +108,19 @@ fn a_batch_claim_takes_nothing_with_a_wrong_ttl() {
 }
 
 #[test]
+fn a_claim_of_the_next_job_takes_nothing_with_a_wrong_argument() {
+    let good = [text("w"), Real(50.0), Integer(10), text("q")];
+    refused("claim_next", &good, 0, &no_names());
+    refused("claim_next", &good, 1, &no_moments());
+    refused("claim_next", &good, 1, &[Real(1e18), Real(f64::MAX)]);
+    refused("claim_next", &good, 2, &no_moments());
+    refused("claim_next", &good, 2, &[Integer(0), Integer(-1), Real(-0.5), Real(1e-20)]);
+    let late = [text("w"), Real(1e308), Real(1e306), text("q")];
+    refused("claim_next", &late, 2, &[Real(1e308)]);
+    refused("claim_next", &good, 3, &[Null, Blob(b"q".to_vec()), text("Q"), text("q:"), text("")]);
+}
+
+#[test]
 fn a_batch_claim_takes_nothing_with_a_wrong_limit() {
     let good = [text("w"), Real(50.0), Integer(10), Integer(9), text("q")];
     // A client may bind all as text; '-1' sorts above 0.
@@ -139,9 +152,13 @@ fn a_moment_before_zero_bound_as_text_is_one_too() {
     let (_scratch, conn) = prepared();
     // Text sorts above 0, the moment of the untouched job.
     let parameters = [text("w"), text("-5"), text("10"), text("9"), text("q")];
+    let next = [text("w"), text("-5"), text("10"), text("q")];
     assert_eq!(run(&conn, "claim_batch", &parameters), Ok(0));
+    assert_eq!(run(&conn, "claim_next", &next), Ok(0));
     assert_eq!(run(&conn, "enqueue_at", &[text("q:urgent"), text("-6")]), Ok(1));
     assert_eq!(run(&conn, "claim_batch", &parameters), Ok(1));
+    assert_eq!(run(&conn, "enqueue_at", &[text("q:urgent too"), text("-6")]), Ok(1));
+    assert_eq!(run(&conn, "claim_next", &next), Ok(1));
 }
 
 #[test]

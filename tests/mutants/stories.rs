@@ -23,6 +23,7 @@ pub fn scenarios() -> Vec<Scenario> {
     let mut found: Vec<Scenario> = Vec::new();
     let files = [
         include_str!("scenarios/operations.txt"),
+        include_str!("scenarios/queues.txt"),
         include_str!("scenarios/enforcement.txt"),
         include_str!("scenarios/guard.txt"),
     ];
