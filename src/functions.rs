@@ -197,7 +197,7 @@ fn restore(call: &Call, bump: i64) -> Result<Answer> {
 
 fn guard(call: &Call) -> Result<Answer> {
     let (table, job) = (call.text(0, "table")?, call.text(1, "job_column")?);
-    Ok(guard::guard(call.session()?, table, job)?.into())
+    Ok(guard::guard(call.session()?, call.name(), table, job)?.into())
 }
 
 fn unguard(call: &Call) -> Result<Answer> {

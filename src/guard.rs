@@ -6,12 +6,11 @@ use crate::session::Session;
 use crate::{Error, Result};
 
 const TEMPLATE: &str = include_str!("../sql/guard.sql");
-const FUNCTION: &str = "fence_guard";
 
 /// True if the table was not guarded before, or not in this form.
-pub(crate) fn guard(session: &Session, table: &str, job: &str) -> Result<bool> {
+pub(crate) fn guard(session: &Session, function: &str, table: &str, job: &str) -> Result<bool> {
     let conn = session.connection();
-    session.atomically(|| {
+    let done = session.atomically(|| {
         let table = Table::read(conn, table)?;
         let job = table.column(job)?;
         let triggers = table.triggers(job);
@@ -26,6 +25,10 @@ pub(crate) fn guard(session: &Session, table: &str, job: &str) -> Result<bool> {
             conn.execute_batch(&trigger)?;
         }
         Ok(true)
+    });
+    done.map_err(|error| match error {
+        Error::InvalidArgument(what) => Error::invalid(function, what),
+        other => other,
     })
 }
 
@@ -39,8 +42,9 @@ pub(crate) fn unguard(session: &Session, table: &str) -> Result<bool> {
     })
 }
 
+/// The name of the function comes before it.
 fn invalid<T>(what: impl std::fmt::Display) -> Result<T> {
-    Err(Error::invalid(FUNCTION, what))
+    Err(Error::InvalidArgument(what.to_string()))
 }
 
 /// SQLite stores a trigger from its name on, after `CREATE TRIGGER `. The whole text is compared:

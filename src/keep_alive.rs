@@ -93,6 +93,8 @@ fn renew_until_stopped(
         let renewal = match lease.renew(None, ttl) {
             Ok(true) => Renewal::Renewed,
             Ok(false) => match lease.check(None) {
+                // The clock was set back between the two questions.
+                Ok(Standing::Held) => continue,
                 Ok(standing) => Renewal::Lost(standing),
                 Err(e) => Renewal::TryAgain(e),
             },

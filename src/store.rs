@@ -181,7 +181,9 @@ impl Store {
         check_claim("claim_many", id, now, ttl)?;
         let file = self.with(|session| {
             let path = session.connection().path().filter(|path| !path.is_empty());
-            Ok(path.map(PathBuf::from))
+            // A URI says more than the file's name.
+            let uri = self.inner.path.to_str().filter(|path| path.starts_with("file:"));
+            Ok(path.map(|path| PathBuf::from(uri.unwrap_or(path))))
         })?;
         let Some(file) = file else {
             // In memory, a second connection would have a second database.
@@ -288,7 +290,7 @@ impl Store {
     /// of the job that `job_column` names, stated in the column `fence` which this adds. False if
     /// the table was guarded so already.
     pub fn guard(&self, table: &str, job_column: &str) -> Result<bool> {
-        self.with(|session| guard::guard(session, table, job_column))
+        self.with(|session| guard::guard(session, "guard", table, job_column))
     }
 
     /// Takes the guard away again. False if there was none. The column `fence` stays.

@@ -198,3 +198,20 @@ fn the_path_function_leaves_nothing_open() {
         assert_eq!(scratch.files(), ["jobs.db"], "round {round}");
     }
 }
+
+#[test]
+fn the_connections_of_the_pool_are_opened_by_the_same_uri() {
+    let scratch = Scratch::new();
+    // Locks of this kind are not seen by who opens the file under its name alone.
+    let uri = format!("file:{}?vfs=unix-dotfile", scratch.db().display());
+    let mut options = Options::default();
+    options.busy_timeout = Duration::ZERO;
+    let store = Store::open_with(&uri, options).unwrap();
+    assert!(store.enqueue("a").unwrap());
+    let other = rusqlite::Connection::open(&uri).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = "database is locked".to_string();
+    assert_eq!(answers(&store, "a", &owners(4), 0.0), vec![Err(error); 4]);
+    other.execute_batch("COMMIT").unwrap();
+    assert_eq!(answers(&store, "a", &owners(1), 0.0), [Ok(Some(1))]);
+}

@@ -375,7 +375,7 @@ fn the_rust_api_guards_too() {
     let store = fence::Store::open(":memory:").unwrap();
     let error = store.guard("orders", "job").unwrap_err();
     assert!(matches!(error, fence::Error::InvalidArgument(_)), "{error:?}");
-    assert_eq!(error.to_string(), "fence_guard: there is no table 'orders' in main");
+    assert_eq!(error.to_string(), "guard: there is no table 'orders' in main");
     store.enqueue("a").unwrap();
     let lease = store.claim("a", "w", 0.0, 10.0).unwrap().unwrap();
     lease.write(1.0, |tx| Ok(tx.execute_batch("CREATE TABLE orders(job TEXT)")?)).unwrap();

@@ -1,5 +1,5 @@
 //! How much a test that searches at random does: `FENCE_TIER=fast` (the default of `cargo test`),
-//! `middle` (before a release) or `long` (what docs/testing.md reports).
+//! `middle` (`.ci/run`) or `long` (what docs/testing.md reports).
 
 /// The number for the tier of this run.
 pub fn scale<T>(fast: T, middle: T, long: T) -> T {
