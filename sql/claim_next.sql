@@ -1,4 +1,4 @@
--- Takes the next job of a queue that is due: claim_batch with a limit of 1, at half the cost. A
+-- Takes the next job of a queue that is due: claim_batch with a limit of 1, at 0.6 of its cost. A
 -- lease that ran out or a delayed job whose moment has come (0 < until <= now) goes first, so that
 -- no backlog starves it; then the untouched ones by until (a negative one is urgent), then as they
 -- were enqueued.

@@ -23,7 +23,7 @@ pub(crate) fn claim(
     limit: i64,
     queue: &str,
 ) -> Result<Vec<Taken>> {
-    // One job alone is found without a list of rows, at half the cost.
+    // One job alone is found without a list of rows, at 0.6 of the cost.
     let operation = match (limit, now) {
         (1, Some(_)) => Operation::ClaimNext,
         (1, None) => Operation::ClaimNextByClock,

@@ -9,6 +9,7 @@ mod threads;
 mod workers;
 
 use std::time::Duration;
+use threads::Take;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
@@ -23,9 +24,10 @@ fn main() {
             workers::by_id(4);
         }),
         ("batches", "Claim what is due and complete it, at NORMAL.", workers::batches),
-        ("group_commit", "Threads that claim and complete by id.", || {
-            threads::group_commit(8, fence::Durability::Normal);
-            threads::group_commit(32, fence::Durability::Full);
+        ("group_commit", "Threads of one process.", || {
+            threads::group_commit(8, fence::Durability::Normal, Take::Own);
+            threads::group_commit(8, fence::Durability::Normal, Take::Next);
+            threads::group_commit(32, fence::Durability::Full, Take::Own);
         }),
         ("claim_many", "64 owners claim one new job.", threads::claim_many),
         (

@@ -5,10 +5,19 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::workers::{open, ByStatement, CLAIM, COMPLETE};
+use crate::workers::{open, ByStatement, CLAIM, CLAIM_NEXT, COMPLETE};
 use crate::{alternate, quantile, ratio};
 
-pub fn group_commit(threads: usize, durability: Durability) {
+/// Which job a thread takes.
+#[derive(Clone, Copy)]
+pub enum Take {
+    /// One of its own, beside those of the others.
+    Own,
+    /// The next one that is due.
+    Next,
+}
+
+pub fn group_commit(threads: usize, durability: Durability, take: Take) {
     let mut options = Options::default();
     options.durability = durability;
     options.busy_timeout = Duration::from_secs(60);
@@ -16,7 +25,7 @@ pub fn group_commit(threads: usize, durability: Durability) {
     let jobs_times = [const { Mutex::new(Vec::new()) }; 3];
     let arm = |kind: Kind| {
         let times = &jobs_times[kind as usize];
-        move || run(threads, jobs, options, kind, times)
+        move || run(threads, jobs, options, take, kind, times)
     };
     let totals = alternate(
         5,
@@ -26,7 +35,13 @@ pub fn group_commit(threads: usize, durability: Durability) {
             &mut arm(Kind::Plain),
         ],
     );
-    println!("{threads} threads, {durability:?}: jobs per second, and the time for one job");
+    let what = match take {
+        Take::Own => "by id",
+        Take::Next => "what is due",
+    };
+    println!(
+        "{threads} threads, {durability:?}, {what}: jobs per second, and the time for one job"
+    );
     let names = ["one Store", "a Store each", "a connection each, busy_timeout"];
     for ((name, total), times) in names.iter().zip(totals).zip(jobs_times) {
         let mut times = times.into_inner().unwrap();
@@ -51,15 +66,19 @@ fn run(
     threads: usize,
     jobs: usize,
     options: Options,
+    take: Take,
     kind: Kind,
     all: &Mutex<Vec<Duration>>,
 ) -> Duration {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("jobs.db");
     let store = Store::open_with(&file, options).unwrap();
-    // Neighbours in the table go to different threads, as from a queue.
-    let ids = |thread: usize| (0..jobs).map(move |i| format!("job-{i:05}-{thread:02}"));
-    store.enqueue_many(&(0..threads).flat_map(ids).collect::<Vec<_>>()).unwrap();
+    if let Take::Next = take {
+        store.init_queue().unwrap();
+    }
+    let id = |i: usize, thread: usize| format!("job-{i:05}-{thread:02}");
+    let ids = (0..jobs).flat_map(|i| (0..threads).map(move |thread| id(i, thread)));
+    store.enqueue_many(&ids.collect::<Vec<_>>()).unwrap();
     let stores: Vec<_> = (0..threads)
         .map(|_| match kind {
             Kind::Each => Store::open_with(&file, options).unwrap(),
@@ -67,20 +86,28 @@ fn run(
         })
         .collect();
     let connections: Vec<_> = (0..threads).map(|_| open(&file, options.durability)).collect();
-    let ids = &ids;
     let started = Instant::now();
     std::thread::scope(|scope| {
         for (thread, (store, conn)) in stores.iter().zip(connections).enumerate() {
             scope.spawn(move || {
-                let mut plain = ByStatement::new(&conn, CLAIM, COMPLETE);
+                let claim = match take {
+                    Take::Own => CLAIM,
+                    Take::Next => CLAIM_NEXT,
+                };
+                let mut plain = ByStatement::new(&conn, claim, COMPLETE);
                 let mut times = Vec::with_capacity(jobs);
-                for id in ids(thread) {
+                for i in 0..jobs {
                     let asked = Instant::now();
-                    if kind == Kind::Plain {
-                        plain.job(&id);
-                    } else {
-                        let lease = store.claim(&id, "worker", 1.0, 30.0).unwrap().unwrap();
-                        assert!(lease.complete(2.0, "result").unwrap());
+                    match (kind, take) {
+                        (Kind::Plain, Take::Own) => plain.job(&id(i, thread)),
+                        (Kind::Plain, Take::Next) => plain.next(),
+                        (_, take) => {
+                            let lease = match take {
+                                Take::Own => store.claim(&id(i, thread), "worker", 1.0, 30.0),
+                                Take::Next => store.claim_next("", "worker", 1.0, 30.0),
+                            };
+                            assert!(lease.unwrap().unwrap().complete(2.0, "result").unwrap());
+                        }
                     }
                     times.push(asked.elapsed());
                 }

@@ -10,6 +10,7 @@ use crate::{alternate, ratio};
 
 const JOBS: usize = 4_000;
 pub const CLAIM: &str = include_str!("../../sql/claim.sql");
+pub const CLAIM_NEXT: &str = include_str!("../../sql/claim_next.sql");
 pub const COMPLETE: &str = include_str!("../../sql/complete.sql");
 
 pub fn by_id(processes: usize) {
@@ -147,6 +148,20 @@ impl<'a> ByStatement<'a> {
         let fence: i64 = rows.next().unwrap().unwrap().get(0).unwrap();
         while rows.next().unwrap().is_some() {}
         drop(rows);
+        self.complete(id, fence);
+    }
+
+    /// The same where the claim is `claim_next.sql`.
+    pub fn next(&mut self) {
+        let mut rows = self.claim.query(("worker", 1.0, 30.0, "")).unwrap();
+        let row = rows.next().unwrap().unwrap();
+        let (id, fence): (String, i64) = (row.get(0).unwrap(), row.get(1).unwrap());
+        while rows.next().unwrap().is_some() {}
+        drop(rows);
+        self.complete(&id, fence);
+    }
+
+    fn complete(&mut self, id: &str, fence: i64) {
         let mut rows = self.complete.query((id, "worker", fence, 2.0, "result")).unwrap();
         while rows.next().unwrap().is_some() {}
     }
