@@ -247,8 +247,15 @@ const UNSAFE: [&str; 6] =
 #[test]
 fn unsafe_code_is_where_the_page_says_and_each_block_says_why_it_is_sound() {
     let mut found = Vec::new();
-    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
-        let path = entry.unwrap().path();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { &mut folders } else { &mut files }.push(path);
+        }
+    }
+    for path in files {
         let text = fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
         let code = |line: &&str| !line.starts_with("//") && line.contains("unsafe ");
