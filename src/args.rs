@@ -156,4 +156,29 @@ mod tests {
         );
         assert!(name("claim", "owner", "o' OR '1'='1").is_ok());
     }
+
+    #[test]
+    fn a_count_is_greater_than_zero() {
+        for wrong in [0, -1, i64::MIN] {
+            let expected = format!("purge: limit must be greater than 0, got {wrong}");
+            assert_eq!(sentence(count("purge", "limit", wrong)), expected);
+        }
+        assert!(count("purge", "limit", 1).is_ok());
+        assert!(count("purge", "limit", i64::MAX).is_ok());
+    }
+
+    #[cfg(not(feature = "loadable"))]
+    #[test]
+    fn a_holder_has_two_names() {
+        assert_eq!(sentence(holder("renew", "", "w")), "renew: id must not be empty");
+        assert_eq!(sentence(holder("renew", "j", "")), "renew: owner must not be empty");
+        assert!(holder("renew", "j", "w").is_ok());
+    }
+
+    #[test]
+    fn a_number_is_written_as_rust_writes_it_but_without_a_needless_fraction() {
+        let written =
+            [1e15, 999_999_999_999_999.0, -1.0, 0.5, 1e308].map(|n| Number(n).to_string());
+        assert_eq!(written, ["1000000000000000.0", "999999999999999", "-1", "0.5", "1e308"]);
+    }
 }
