@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::quantile;
-use crate::workers::{normal, open};
+use crate::workers::{normal, open, ByStatement, CLAIM_NEXT, COMPLETE};
 
 const PROCESSES: usize = 8;
 const LENGTH: Duration = Duration::from_secs(3);
@@ -62,26 +62,16 @@ fn jain(counts: &[f64]) -> f64 {
 /// Prints the time of each claim and completion, in microseconds.
 pub fn child(arguments: &[&str]) {
     let [kind, file] = arguments else { panic!("{arguments:?}") };
-    let mut job: Box<dyn FnMut()> = if *kind == "store" {
+    let conn = open(file.as_ref(), fence::Durability::Normal);
+    let mut job: Box<dyn FnMut() + '_> = if *kind == "store" {
         let store = Store::open_with(file, normal()).unwrap();
         Box::new(move || {
             let lease = store.claim_next("", "worker", 1.0, 30.0).unwrap().unwrap();
             assert!(lease.complete(2.0, "result").unwrap());
         })
     } else {
-        let conn = open(file.as_ref(), fence::Durability::Normal);
-        Box::new(move || {
-            let claim = "SELECT fence_claim_batch('worker', 1, 30, 1)";
-            let taken: String =
-                conn.prepare_cached(claim).unwrap().query_row([], |row| row.get(0)).unwrap();
-            let complete = "SELECT fence_complete_batch('worker', 2, ?1)";
-            let done: String = conn
-                .prepare_cached(complete)
-                .unwrap()
-                .query_row([taken], |row| row.get(0))
-                .unwrap();
-            assert_eq!(done, "[1]");
-        })
+        let mut statements = ByStatement::new(&conn, CLAIM_NEXT, COMPLETE);
+        Box::new(move || statements.next())
     };
     let started = Instant::now();
     let mut times = Vec::new();
