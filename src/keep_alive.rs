@@ -91,28 +91,30 @@ fn renew_until_stopped(
         // Measured from before the question: the lease began at some moment after it.
         let asked = Instant::now();
         let renewal = match lease.renew(None, ttl) {
-            Ok(true) => Renewal::Renewed,
+            Ok(true) => Some(Renewal::Renewed),
             Ok(false) => match lease.check(None) {
                 // The clock was set back between the two questions.
-                Ok(Standing::Held) => continue,
-                Ok(standing) => Renewal::Lost(standing),
-                Err(e) => Renewal::TryAgain(e),
+                Ok(Standing::Held) => None,
+                Ok(standing) => Some(Renewal::Lost(standing)),
+                Err(e) => Some(Renewal::TryAgain(e)),
             },
-            Err(e) => Renewal::TryAgain(e),
+            Err(e) => Some(Renewal::TryAgain(e)),
         };
         let pause = match renewal {
-            Renewal::Renewed => {
+            Some(Renewal::Renewed) => {
                 shared.lock().deadline = local_deadline(asked, length);
                 length / 3
             }
-            Renewal::Lost(_) => {
+            Some(lost @ Renewal::Lost(_)) => {
                 shared.lock().lost = true;
-                tell(renewal);
+                tell(lost);
                 return;
             }
-            Renewal::TryAgain(_) => length / 20,
+            Some(Renewal::TryAgain(_)) | None => length / 20,
         };
-        tell(renewal);
+        if let Some(renewal) = renewal {
+            tell(renewal);
+        }
         let (state, _) = shared
             .stopped
             .wait_timeout_while(shared.lock(), pause, |state| !state.stop)
