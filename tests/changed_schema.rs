@@ -2,15 +2,11 @@
 //! so, keeps no lock and no view of the file, and works again once the schema fits again.
 mod common;
 
-use common::{add_jobs, error_of, function_of, jobs, one, Scratch, ALSO_WRITES, WRITES};
+use common::{add_jobs, batch, error_of, function_of, jobs, one, Scratch, ALSO_WRITES, WRITES};
 use rusqlite::{ffi, Connection};
 
 const READS: [&str; 3] =
     ["fence_state('held')", "fence_check('held', 'a', 1, 1)", "fence_check('held', 'a', 1)"];
-
-fn batch(conn: &Connection, sql: &str) {
-    conn.execute_batch(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
-}
 
 /// Makes a call in a transaction that is rolled back, so that its statement is kept.
 fn keep(conn: &Connection, call: &str) {

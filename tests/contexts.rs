@@ -2,7 +2,7 @@
 //! refused as any other statement's, whichever kind of transaction it runs in.
 mod common;
 
-use common::{add_jobs, error_of, function_of, jobs, one, Scratch, ALSO_WRITES, WRITES};
+use common::{add_jobs, batch, error_of, function_of, jobs, one, Scratch, ALSO_WRITES, WRITES};
 use rusqlite::types::Value;
 use rusqlite::{ffi, Connection, OpenFlags};
 use std::cell::{Cell, RefCell};
@@ -20,10 +20,6 @@ fn two(scratch: &Scratch, journal: &str) -> (Connection, Connection) {
     add_jobs(&conn);
     batch(&conn, "CREATE TABLE t(id)");
     (conn, scratch.loaded())
-}
-
-fn batch(conn: &Connection, sql: &str) {
-    conn.execute_batch(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
 }
 
 fn answer(conn: &Connection, call: &str) -> Option<i64> {

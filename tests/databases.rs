@@ -2,12 +2,8 @@
 //! is called jobs on the connection.
 mod common;
 
-use common::{add_jobs, error_of, function_of, jobs, one, Scratch, WRITES};
+use common::{add_jobs, batch, error_of, function_of, jobs, one, Scratch, WRITES};
 use rusqlite::Connection;
-
-fn batch(conn: &Connection, sql: &str) {
-    conn.execute_batch(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
-}
 
 /// The jobs of another schema than main.
 fn jobs_of(conn: &Connection, schema: &str) -> String {

@@ -2,14 +2,9 @@
 //! machine, which must not grow with the jobs that wait, are leased or are done.
 mod common;
 
-use common::one;
+use common::{file, one};
 use rusqlite::types::Value::{self, Integer, Null, Real};
 use rusqlite::{params_from_iter, Connection, StatementStatus};
-
-fn file(name: &str) -> String {
-    let path = format!("{}/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));
-    std::fs::read_to_string(path).unwrap()
-}
 
 fn text(value: &str) -> Value {
     Value::Text(value.into())

@@ -2,7 +2,7 @@
 //! plain statement files and the SQL functions are asked the same questions.
 mod common;
 
-use common::{error_of, jobs, one, Scratch};
+use common::{error_of, file, jobs, one, Scratch};
 use rusqlite::{params, Connection, ToSql};
 
 /// A way to the same protocol.
@@ -11,11 +11,6 @@ struct Door {
     conn: Connection,
     plain: bool,
     _scratch: Scratch,
-}
-
-fn file(name: &str) -> String {
-    let path = format!("{}/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));
-    std::fs::read_to_string(path).unwrap()
 }
 
 /// The plain files on a connection without the extension, and the functions of the loaded one.

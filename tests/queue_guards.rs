@@ -2,14 +2,9 @@
 //! plain files and checks nothing itself. A wrong value changes nothing at all.
 mod common;
 
-use common::{jobs, one, Scratch};
+use common::{file, jobs, one, Scratch};
 use rusqlite::types::Value::{self, Blob, Integer, Null, Real};
 use rusqlite::{params_from_iter, Connection};
-
-fn file(name: &str) -> String {
-    let path = format!("{}/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));
-    std::fs::read_to_string(path).unwrap()
-}
 
 fn text(value: &str) -> Value {
     Value::Text(value.into())

@@ -2,25 +2,8 @@
 //! look-alikes of ours. It can lie about what is in it, and nothing more.
 mod common;
 
-use common::{add_jobs, error_of, jobs, one, Scratch};
+use common::{add_jobs, all, batch, error_of, integer, jobs, one, Scratch, SCHEMA};
 use rusqlite::{ffi, Connection};
-
-fn batch(conn: &Connection, sql: &str) {
-    conn.execute_batch(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
-}
-
-fn integer(conn: &Connection, call: &str) -> Option<i64> {
-    one(conn, &format!("SELECT {call}"))
-}
-
-/// The column of a query.
-fn all(conn: &Connection, sql: &str) -> Vec<String> {
-    let mut statement = conn.prepare(sql).unwrap();
-    let rows = statement.query_map([], |row| row.get(0)).unwrap();
-    rows.collect::<rusqlite::Result<_>>().unwrap()
-}
-
-const SCHEMA: &str = "SELECT name || ' ' || coalesce(sql, '') FROM main.sqlite_master ORDER BY 1";
 
 /// A view that looks like a job table with one job.
 fn view(owner: &str) -> String {

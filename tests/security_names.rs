@@ -3,7 +3,7 @@
 //! value and no SQL of ours.
 mod common;
 
-use common::{add_jobs, error_of, one, Scratch};
+use common::{add_jobs, batch, error_of, one, Scratch};
 use rusqlite::{ffi, Connection};
 
 /// Names that would end a quotation, begin a comment or a parameter, or be filled in.
@@ -31,10 +31,6 @@ const NAMES: [&str; 22] = [
     "new.fence\nOR 1",
     "größe \u{1f512}",
 ];
-
-fn batch(conn: &Connection, sql: &str) {
-    conn.execute_batch(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
-}
 
 fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))

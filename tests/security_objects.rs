@@ -2,26 +2,9 @@
 //! worst a call fails with a sentence and the code, and nothing is changed.
 mod common;
 
-use common::{add_jobs, error_of, jobs, one, Scratch, WRITES};
-use rusqlite::{ffi, Connection};
+use common::{add_jobs, all, batch, error_of, integer, jobs, one, Scratch, SCHEMA, WRITES};
+use rusqlite::ffi;
 use std::fs;
-
-fn batch(conn: &Connection, sql: &str) {
-    conn.execute_batch(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
-}
-
-fn integer(conn: &Connection, call: &str) -> Option<i64> {
-    one(conn, &format!("SELECT {call}"))
-}
-
-/// The column of a query.
-fn all(conn: &Connection, sql: &str) -> Vec<String> {
-    let mut statement = conn.prepare(sql).unwrap();
-    let rows = statement.query_map([], |row| row.get(0)).unwrap();
-    rows.collect::<rusqlite::Result<_>>().unwrap()
-}
-
-const SCHEMA: &str = "SELECT name || ' ' || coalesce(sql, '') FROM main.sqlite_master ORDER BY 1";
 
 #[test]
 fn what_the_file_has_under_other_names_of_ours_is_an_error_or_does_no_harm() {

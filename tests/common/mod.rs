@@ -159,6 +159,33 @@ pub fn one<T: rusqlite::types::FromSql>(conn: &Connection, sql: &str) -> T {
     conn.query_row(sql, [], |row| row.get(0)).unwrap_or_else(|e| panic!("{sql}: {e}"))
 }
 
+/// What a call answers.
+pub fn integer(conn: &Connection, call: &str) -> Option<i64> {
+    one(conn, &format!("SELECT {call}"))
+}
+
+/// The column of a query.
+pub fn all(conn: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = conn.prepare(sql).unwrap();
+    let rows = statement.query_map([], |row| row.get(0)).unwrap();
+    rows.collect::<rusqlite::Result<_>>().unwrap()
+}
+
+/// Statements that must succeed.
+pub fn batch(conn: &Connection, sql: &str) {
+    conn.execute_batch(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
+}
+
+/// The whole schema of a file, for [`all`].
+pub const SCHEMA: &str =
+    "SELECT name || ' ' || coalesce(sql, '') FROM main.sqlite_master ORDER BY 1";
+
+/// The text of `sql/<name>.sql`.
+pub fn file(name: &str) -> String {
+    let path = format!("{}/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap()
+}
+
 /// The extended code and the sentence of a statement that must fail.
 pub fn error_of(conn: &Connection, sql: &str) -> (i32, String) {
     let outcome = conn.prepare(sql).and_then(|mut statement| {

@@ -18,15 +18,7 @@ pub fn edges(bounds: Bounds) -> Vec<Edge> {
     let mut seen = HashSet::new();
     let mut edges = Vec::new();
     for shared_name in [false, true] {
-        let protocol = Protocol { without: None, last: 100 };
-        let search = Search {
-            protocol,
-            bounds,
-            shared_name,
-            keeps_rolled_back: false,
-            symmetry: true,
-            refinement: true,
-        };
+        let search = Search::of(Protocol { without: None, last: 100 }, bounds, shared_name);
         let found = search.run_and(|before, call, after| {
             if seen.insert((before, call)) {
                 edges.push((before, call, after));

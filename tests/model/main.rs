@@ -31,15 +31,7 @@ fn bounds(claims: u8, resets: u8, restores: u8) -> Bounds {
 
 /// The protocol as it is, with distinct names or a shared one. Fences never come near their end.
 fn whole(bounds: Bounds, shared_name: bool) -> Search {
-    let protocol = Protocol { without: None, last: u8::MAX };
-    Search {
-        protocol,
-        bounds,
-        shared_name,
-        keeps_rolled_back: false,
-        symmetry: true,
-        refinement: true,
-    }
+    Search::of(Protocol { without: None, last: u8::MAX }, bounds, shared_name)
 }
 
 fn holds(search: Search) {

@@ -128,6 +128,18 @@ impl Hasher for Fast {
 pub type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Fast>>;
 
 impl Search {
+    /// With every check, and without the flaws that a test may add.
+    pub fn of(protocol: Protocol, bounds: Bounds, shared_name: bool) -> Search {
+        Search {
+            protocol,
+            bounds,
+            shared_name,
+            keeps_rolled_back: false,
+            symmetry: true,
+            refinement: true,
+        }
+    }
+
     pub fn run(&self) -> Found {
         self.run_and(|_, _, _| ())
     }
