@@ -76,7 +76,7 @@ impl Store {
             let conn = session.connection();
             // SQLite does not wait for the lock that a change to WAL needs.
             let mut attempt = 0;
-            while let Err(e) = conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())) {
+            while let Err(e) = change_to_wal(conn) {
                 let busy = e.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
                 if !busy || !busy::handler(attempt) {
                     return Err(e.into());
@@ -331,6 +331,14 @@ impl Drop for Entered {
 fn check_claim(function: &str, id: &str, now: protocol::Now, ttl: f64) -> Result<()> {
     args::name(function, "id", id)?;
     args::lease(function, now, ttl)
+}
+
+/// To the last step: the change is committed in it, after the row with the new mode.
+fn change_to_wal(conn: &Connection) -> rusqlite::Result<()> {
+    let mut statement = conn.prepare("PRAGMA journal_mode = WAL")?;
+    let mut rows = statement.query([])?;
+    while rows.next()?.is_some() {}
+    Ok(())
 }
 
 /// A connection of our own, as a [`Store`] and its pool use it.

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use crate::bench::memory_backed;
+use crate::common::one;
 use crate::common::tier::{self, Random};
 use crate::disk::{Disk, Fault, Io, Plan};
 use crate::operations::{connect, integrity, options, outside, template};
@@ -45,7 +46,11 @@ fn every_fault_while_a_store_is_opened_is_told_and_the_next_opening_works() {
             let failure = disk.disarm().1;
             runs += 1;
             match opened {
-                Ok(store) => works(&store, "a"),
+                Ok(store) => {
+                    let mode: String = one(&outside(&db), "PRAGMA journal_mode");
+                    assert_eq!(mode, "wal", "{plan:?}");
+                    works(&store, "a");
+                }
                 Err(e) => {
                     failed += 1;
                     let (io, fault) = failure.expect("an error has a cause");
