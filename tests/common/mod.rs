@@ -176,6 +176,11 @@ pub fn batch(conn: &Connection, sql: &str) {
     conn.execute_batch(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
 }
 
+/// Makes all that the functions make, where they are there, and leaves it empty.
+pub const EVERYTHING: &str =
+    "SELECT fence_init(); SELECT fence_init_queue(); SELECT fence_purge(0, 1);
+     SELECT fence_pass('made', 1); DELETE FROM fence_gate;";
+
 /// The whole schema of a file, for [`all`].
 pub const SCHEMA: &str =
     "SELECT name || ' ' || coalesce(sql, '') FROM main.sqlite_master ORDER BY 1";

@@ -46,11 +46,7 @@ use std::time::Instant;
 fn extended() -> Connection {
     let conn = Connection::open_in_memory().unwrap();
     fence::register(&conn).unwrap();
-    conn.execute_batch(
-        "SELECT fence_init(); SELECT fence_init_queue(); SELECT fence_purge(0, 1);
-         SELECT fence_pass('made', 1); DELETE FROM fence_gate;",
-    )
-    .unwrap();
+    common::batch(&conn, common::EVERYTHING);
     conn
 }
 

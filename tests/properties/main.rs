@@ -209,11 +209,7 @@ fn a_completion_without_its_guard_on_the_fence_is_noticed() {
 fn extended() -> Connection {
     let conn = Connection::open_in_memory().unwrap();
     common::load(&conn).unwrap();
-    conn.execute_batch(
-        "SELECT fence_init(); SELECT fence_init_queue(); SELECT fence_purge(0, 1);
-         SELECT fence_pass('made', 1); DELETE FROM fence_gate;",
-    )
-    .unwrap();
+    common::batch(&conn, common::EVERYTHING);
     conn
 }
 
