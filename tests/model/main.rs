@@ -8,6 +8,7 @@
 mod tier;
 
 mod contract;
+mod fast;
 mod faults;
 mod lockstep;
 mod protocol;

@@ -9,6 +9,8 @@ mod common;
 mod contract;
 #[path = "../properties/doors.rs"]
 mod doors;
+#[path = "../model/fast.rs"]
+mod fast;
 #[path = "../model/lockstep.rs"]
 mod lockstep;
 #[path = "../properties/play.rs"]
