@@ -1,6 +1,8 @@
 //! The statements of `sql/`: their texts, and which of them a connection keeps.
 use std::borrow::Cow;
 
+use crate::batch;
+
 /// Unix seconds with milliseconds. SQLite reads the clock when the statement first asks for it,
 /// which is after it took the write lock, and keeps the value for the whole statement.
 const CLOCK: &str = include_str!("../sql/clock.sql");
@@ -79,15 +81,19 @@ pub(crate) enum Operation {
     NextDue,
     Purge,
     Pass,
+    IsArray,
+    ArrayOfIds,
+    ArrayOfHeld,
 }
 
 impl Operation {
-    pub(crate) const COUNT: usize = Operation::Pass as usize + 1;
+    pub(crate) const COUNT: usize = Operation::ArrayOfHeld as usize + 1;
 
     /// A result or a batch can be of any size, ids and owners are short.
     pub(crate) fn binds_large_text(self) -> bool {
         use Operation::*;
         matches!(self, Complete | CompleteByClock | Fail | FailByClock | EnqueueBatch)
+            || matches!(self, IsArray | ArrayOfIds | ArrayOfHeld)
     }
 
     pub(crate) fn sql(self) -> Cow<'static, str> {
@@ -122,6 +128,9 @@ impl Operation {
             NextDue => "next_due",
             Purge => "purge",
             Pass => "pass",
+            IsArray => return Cow::Borrowed(batch::IS_ARRAY),
+            ArrayOfIds => return Cow::Borrowed(batch::ARRAY_OF_IDS),
+            ArrayOfHeld => return Cow::Borrowed(batch::ARRAY_OF_HELD),
         }))
     }
 }
