@@ -210,3 +210,35 @@ fn a_guarded_table_in_utf_16_is_guarded() {
     refused(&conn, "REPLACE INTO orders(job, slug, fence) VALUES ('a', 's3', 3)", REPLACE);
     accepted(&conn, "UPDATE orders SET total = 9, fence = 3 WHERE id = 1", 1);
 }
+
+/// SQLite chooses the value of an INTEGER PRIMARY KEY after the guard looked; till then it is -1.
+#[test]
+fn a_row_whose_job_is_its_number_must_state_it() {
+    let setup = format!(
+        "INSERT INTO jobs(id, owner, fence) VALUES ('-1', 'w', 7), ('1', 'w', 3);
+         CREATE TABLE orders(job INTEGER PRIMARY KEY, total);{GUARD}"
+    );
+    each_client(&setup, |conn| {
+        let sentence = "orders: state the row's job";
+        refused(conn, "INSERT INTO orders(total, fence) VALUES (9, 7)", sentence);
+        refused(conn, "INSERT INTO orders(job, total, fence) VALUES (NULL, 9, 7)", sentence);
+        refused(conn, "INSERT INTO orders(job, total, fence) VALUES (2, 9, 3)", STATE);
+        accepted(conn, "INSERT INTO orders(job, total, fence) VALUES (1, 9, 3)", 1);
+    });
+}
+
+/// Only such a key reads so: elsewhere -1 is the name of a job.
+#[test]
+fn a_job_may_have_the_name_that_a_missing_number_reads_as() {
+    for column in ["job INTEGER", "job TEXT PRIMARY KEY"] {
+        let setup = format!(
+            "INSERT INTO jobs(id, owner, fence) VALUES ('-1', 'w', 7);
+             CREATE TABLE orders({column}, total);{GUARD}"
+        );
+        each_client(&setup, |conn| {
+            refused(conn, "INSERT INTO orders(job, total, fence) VALUES (-1, 9, 3)", STATE);
+            accepted(conn, "INSERT INTO orders(job, total, fence) VALUES (-1, 9, 7)", 1);
+            accepted(conn, "UPDATE orders SET total = 8, fence = 7 WHERE total = 9", 1);
+        });
+    }
+}
