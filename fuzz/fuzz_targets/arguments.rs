@@ -2,7 +2,7 @@
 //! panics, and where it fails nothing has changed. The functions are those that SQLite lists, so
 //! that a new one is fuzzed from its first day.
 //!
-//! A million calls: `RUSTC_BOOTSTRAP=1 cargo fuzz run arguments -- -runs=1000000`
+//! A million calls: `RUSTC_BOOTSTRAP=1 cargo fuzz run -s none arguments -- -runs=1000000`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
