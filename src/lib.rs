@@ -45,6 +45,7 @@ compile_error!(
 );
 
 mod args;
+mod array;
 mod batch;
 #[cfg(not(feature = "loadable"))]
 mod busy;

@@ -1,7 +1,7 @@
 //! The statements of `sql/`: their texts, and which of them a connection keeps.
 use std::borrow::Cow;
 
-use crate::batch;
+use crate::array;
 
 /// Unix seconds with milliseconds. SQLite reads the clock when the statement first asks for it,
 /// which is after it took the write lock, and keeps the value for the whole statement.
@@ -83,17 +83,17 @@ pub(crate) enum Operation {
     Pass,
     IsArray,
     ArrayOfIds,
-    ArrayOfHeld,
+    ArrayOfParts,
 }
 
 impl Operation {
-    pub(crate) const COUNT: usize = Operation::ArrayOfHeld as usize + 1;
+    pub(crate) const COUNT: usize = Operation::ArrayOfParts as usize + 1;
 
     /// A result or a batch can be of any size, ids and owners are short.
     pub(crate) fn binds_large_text(self) -> bool {
         use Operation::*;
         matches!(self, Complete | CompleteByClock | Fail | FailByClock | EnqueueBatch)
-            || matches!(self, IsArray | ArrayOfIds | ArrayOfHeld)
+            || matches!(self, IsArray | ArrayOfIds | ArrayOfParts)
     }
 
     pub(crate) fn sql(self) -> Cow<'static, str> {
@@ -128,9 +128,9 @@ impl Operation {
             NextDue => "next_due",
             Purge => "purge",
             Pass => "pass",
-            IsArray => return Cow::Borrowed(batch::IS_ARRAY),
-            ArrayOfIds => return Cow::Borrowed(batch::ARRAY_OF_IDS),
-            ArrayOfHeld => return Cow::Borrowed(batch::ARRAY_OF_HELD),
+            IsArray => return Cow::Borrowed(array::IS_ARRAY),
+            ArrayOfIds => return Cow::Borrowed(array::IDS),
+            ArrayOfParts => return Cow::Borrowed(array::PARTS),
         }))
     }
 }
