@@ -154,3 +154,70 @@ impl Error {
         Error::InvalidArgument(format!("{function}: {what}"))
     }
 }
+
+#[cfg(all(test, not(feature = "loadable")))]
+mod tests {
+    use super::*;
+    use rusqlite::Connection;
+    use std::error::Error as _;
+
+    fn failed(code: i32) -> rusqlite::Error {
+        rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some("its sentence".into()))
+    }
+
+    /// What SQLite says of a text that it cannot prepare.
+    fn unprepared(sql: &str) -> rusqlite::Error {
+        Connection::open_in_memory().unwrap().prepare(sql).unwrap_err()
+    }
+
+    #[test]
+    fn the_code_tells_the_kind() {
+        for code in [ffi::SQLITE_BUSY, ffi::SQLITE_BUSY_SNAPSHOT, ffi::SQLITE_LOCKED_SHAREDCACHE] {
+            assert!(matches!(failed(code).into(), Error::Busy(_)), "{code}");
+        }
+        for code in [ffi::SQLITE_READONLY, ffi::SQLITE_READONLY_DBMOVED] {
+            assert!(matches!(failed(code).into(), Error::ReadOnly(_)), "{code}");
+        }
+        for code in [ffi::SQLITE_FULL, ffi::SQLITE_ERROR, ffi::SQLITE_CORRUPT] {
+            assert!(matches!(failed(code).into(), Error::Sqlite(_)), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_our_tables_is_told_from_another_mistake() {
+        let missing = "SELECT 1 FROM main.jobs";
+        assert!(matches!(unprepared(missing).into(), Error::NotInitialised(_)));
+        let no_queue = "CREATE TEMP TABLE jobs(id); SELECT 1 FROM jobs INDEXED BY fence_queue";
+        let conn = Connection::open_in_memory().unwrap();
+        let error: Error = conn.execute_batch(no_queue).unwrap_err().into();
+        assert!(matches!(error, Error::NotInitialised(_)), "{error:?}");
+        assert!(matches!(unprepared("SELECT 1 FROM main.other").into(), Error::Sqlite(_)));
+    }
+
+    #[test]
+    fn what_sqlite_or_the_caller_said_is_the_source() {
+        let source = |error: Error| error.source().map(ToString::to_string);
+        assert_eq!(source(failed(ffi::SQLITE_BUSY).into()), Some("its sentence".into()));
+        assert_eq!(source(failed(ffi::SQLITE_FULL).into()), Some("its sentence".into()));
+        assert_eq!(source(Error::Caller("mine".into())), Some("mine".into()));
+        assert_eq!(source(Error::invalid("f", "no")), None);
+        assert_eq!(source(Error::NotHeld { id: "a".into(), standing: Standing::Done }), None);
+    }
+
+    #[test]
+    fn an_extended_code_takes_the_place_of_its_own_primary_code_only() {
+        let extended = |error: rusqlite::Error, code| {
+            let mut error = Error::from(error);
+            error.extend(code);
+            error.extended_code()
+        };
+        let io = ffi::SQLITE_IOERR;
+        assert_eq!(extended(failed(io), ffi::SQLITE_IOERR_FSYNC), ffi::SQLITE_IOERR_FSYNC);
+        assert_eq!(extended(failed(io), ffi::SQLITE_BUSY_SNAPSHOT), io);
+        assert_eq!(extended(failed(ffi::SQLITE_IOERR_READ), ffi::SQLITE_IOERR_FSYNC), 266);
+        let missing = || unprepared("SELECT 1 FROM main.jobs");
+        let collation = ffi::SQLITE_ERROR_MISSING_COLLSEQ;
+        assert_eq!(extended(missing(), collation), collation);
+        assert_eq!(extended(missing(), ffi::SQLITE_IOERR_FSYNC), ffi::SQLITE_ERROR);
+    }
+}

@@ -74,4 +74,12 @@ mod tests {
             serde_json::json!({"a": text, "b": 0.1 + 0.2, "c": null, "d": 9007199254740993_i64, "e": 1e300})
         );
     }
+    /// As SQLite's own functions write it: parsers without a limit read it back.
+    #[test]
+    fn infinity_is_a_number_too_large() {
+        let conn = Connection::open_in_memory().unwrap();
+        let sql = "SELECT 9e999 AS up, -9e999 AS down, -1.5 AS finite";
+        let json: String = conn.query_row(sql, [], super::object).unwrap();
+        assert_eq!(json, r#"{"up":9e999,"down":-9e999,"finite":-1.5}"#);
+    }
 }
