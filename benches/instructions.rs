@@ -1,6 +1,7 @@
 //! What a SQL function costs beside the prepared statement of `sql/`, and that beside the same
 //! statement in a file without our triggers, in instructions. `SELECT` is what a statement with the
 //! same parameters costs that calls no function of ours: the part of `function` that is SQLite's.
+//! *By item* is what the batch functions cost for each of their items.
 //!
 //! `cargo bench --bench instructions` runs itself under callgrind, each arm with two numbers of
 //! calls; the difference is the calls alone. Needs valgrind. The same numbers come out however
@@ -34,18 +35,24 @@ fn main() {
             "{:10} {:>12} {:>12} {:>6} {:>12} {:>6} {:>8}",
             "operation", "no triggers", "statement", "ratio", "function", "ratio", "SELECT"
         );
+        let per_call = |operation: &str, arm: &str| {
+            let [few, many] = [FEW, MANY].map(|calls| count(operation, arm, context, calls));
+            (many - few) / (MANY - FEW) as u64
+        };
         for operation in ["claim", "renew", "complete"] {
-            let per_call = |arm: &str| {
-                let [few, many] = [FEW, MANY].map(|calls| count(operation, arm, context, calls));
-                (many - few) / (MANY - FEW) as u64
-            };
             let [bare, statement, function, select] =
-                ["bare", "statement", "function", "select"].map(per_call);
+                ["bare", "statement", "function", "select"].map(|arm| per_call(operation, arm));
             println!(
                 "{operation:10} {bare:>12} {statement:>12} {:>6.2} {function:>12} {:>6.2} {select:>8}",
                 statement as f64 / bare as f64,
                 function as f64 / statement as f64
             );
+        }
+        println!();
+        println!("{:10} {:>12} {:>12} {:>12}", "by item", "1 item", "10 items", "100 items");
+        for operation in ["renew", "complete"] {
+            let [one, ten, hundred] = ["1", "10", "100"].map(|items| per_call(operation, items));
+            println!("{operation:10} {one:>12} {ten:>12} {hundred:>12}");
         }
         println!();
     }
@@ -66,7 +73,6 @@ fn count(operation: &str, arm: &str, context: &str, calls: usize) -> u64 {
 
 /// `calls` times one operation, on jobs that are ready for it.
 fn run(operation: &str, arm: &str, context: &str, calls: usize) {
-    let function = arm == "function";
     let scratch = common::Scratch::new();
     let conn = scratch.loaded();
     conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
@@ -86,6 +92,18 @@ fn run(operation: &str, arm: &str, context: &str, calls: usize) {
     if context == "autocommit" {
         conn.execute_batch("COMMIT").unwrap();
     }
+    if let Ok(items) = arm.parse() {
+        batches(&conn, operation, calls, items);
+    } else {
+        one_by_one(&conn, operation, arm, calls);
+    }
+    if context != "autocommit" {
+        conn.execute_batch("COMMIT").unwrap();
+    }
+}
+
+fn one_by_one(conn: &Connection, operation: &str, arm: &str, calls: usize) {
+    let function = arm == "function";
     let mut statement = match arm {
         "select" if operation == "claim" => conn.prepare("SELECT ?1 = ?2 OR ?3 = ?4"),
         "select" => conn.prepare("SELECT ?1 = ?2 OR ?3 = ?4 OR ?5 IS NULL"),
@@ -106,9 +124,24 @@ fn run(operation: &str, arm: &str, context: &str, calls: usize) {
         assert_eq!(answer, if function || operation == "claim" { Some(1) } else { None });
         assert_eq!(conn.changes(), 1);
     }
-    drop(statement);
-    if context != "autocommit" {
-        conn.execute_batch("COMMIT").unwrap();
+}
+
+/// The same by the batch function, `items` at a time.
+fn batches(conn: &Connection, operation: &str, calls: usize, items: usize) {
+    let mut statement = conn
+        .prepare(match operation {
+            "renew" => "SELECT fence_renew_batch(?1, ?2, 30.0, ?3)",
+            _ => "SELECT fence_complete_batch(?1, ?2, ?3)",
+        })
+        .unwrap();
+    let result = if operation == "renew" { "" } else { ",\"result\"" };
+    for first in (0..calls).step_by(items) {
+        let array: Vec<String> =
+            (first..first + items).map(|i| format!("[\"{}\",1{result}]", id(i))).collect();
+        let array = format!("[{}]", array.join(","));
+        let answer: String =
+            statement.query_row(("worker", 1.5, &array), |row| row.get(0)).unwrap();
+        assert_eq!(answer.matches('1').count(), items);
     }
 }
 
