@@ -188,7 +188,7 @@ fn together(session: &Session, calls: &mut [Box<dyn Work>]) -> Result<()> {
         }
     }
     let committed = conn.prepare_cached("COMMIT").and_then(|mut commit| commit.raw_execute());
-    if committed.is_err() && !conn.is_autocommit() {
+    if !conn.is_autocommit() {
         // The first error says why.
         let _ = rollback.raw_execute();
     }

@@ -3,10 +3,11 @@ mod common;
 #[path = "common/doors.rs"]
 mod doors;
 
-use common::{error_of, Scratch};
+use common::{batch, error_of, one, Scratch};
 use doors::{sql, Client, Door, DOORS};
 use rusqlite::types::Value as Sql;
 use rusqlite::{ffi, StatementStatus};
+use std::cell::Cell;
 
 /// A job that was claimed at `until - 10` and completed.
 fn completed(client: &Client, id: &str, until: f64) {
@@ -240,4 +241,23 @@ fn the_store_purges_and_restores() {
     ] {
         assert_eq!(error.to_string(), sentence);
     }
+}
+
+/// Only a missing index makes it try again: whoever gave up waiting does not wait twice.
+#[test]
+fn a_lock_in_the_way_of_a_purge_is_waited_for_once() {
+    thread_local!(static ASKED: Cell<u32> = const { Cell::new(0) });
+    let scratch = Scratch::new();
+    let (conn, other) = (scratch.loaded(), scratch.connect());
+    batch(&conn, "SELECT fence_init()");
+    conn.busy_handler(Some(|_| {
+        ASKED.set(ASKED.get() + 1);
+        false
+    }))
+    .unwrap();
+    let purge = "SELECT fence_purge(0, 1)";
+    assert_eq!(one::<i64>(&conn, purge), 0, "the index is there now");
+    batch(&other, "BEGIN IMMEDIATE");
+    assert_eq!(error_of(&conn, purge).0, ffi::SQLITE_BUSY);
+    assert_eq!(ASKED.get(), 1);
 }
