@@ -136,6 +136,7 @@ fn by_the_database_clock_too_there_is_one_winner() {
     for store in stores(&scratch) {
         assert!(store.enqueue("a").unwrap());
         let found = store.claim_many("a", &owners(8), None, 1e6).unwrap();
+        assert_eq!(found.len(), 8);
         assert_eq!(found.into_iter().filter_map(Result::unwrap).collect::<Vec<_>>(), [1]);
     }
 }
@@ -193,6 +194,7 @@ fn the_path_function_leaves_nothing_open() {
         assert!(fence::enqueue(scratch.db(), &format!("{round}")).unwrap());
         let found =
             fence::claim_many(scratch.db(), &format!("{round}"), &owners(8), 0.0, 10.0).unwrap();
+        assert_eq!(found.len(), 8);
         assert_eq!(found.into_iter().filter_map(Result::unwrap).collect::<Vec<_>>(), [1]);
         // The last connection that closes takes the log along.
         assert_eq!(scratch.files(), ["jobs.db"], "round {round}");
