@@ -305,3 +305,33 @@ fn python_leaves_one_file_as_soon_as_it_closes() {
     let expected = format!("{}\n{}\n", WHILE_OPEN.join(" "), AFTER_CLOSE.join(" "));
     assert_eq!(common::stdout(&output), expected);
 }
+
+/// `clock.sql` is a part that the others are filled with.
+#[test]
+fn fence_statements_is_the_folder_of_statements() {
+    let scratch = Scratch::new();
+    let conn = scratch.loaded();
+    let mut files: Vec<String> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/sql"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|file| file != "clock.sql")
+        .collect();
+    files.sort();
+    let mut statement =
+        conn.prepare("SELECT name, sql FROM fence_statements ORDER BY name").unwrap();
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    let rows: Vec<(String, String)> = rows.map(Result::unwrap).collect();
+    let names: Vec<String> = rows.iter().map(|(name, _)| format!("{name}.sql")).collect();
+    assert_eq!(names, files);
+    for (name, sql) in rows {
+        let file = format!("{}/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(sql, std::fs::read_to_string(file).unwrap(), "{name}");
+    }
+    // Read again for each row of another table, and each row has its number.
+    let n = files.len() as i64;
+    let twice = "SELECT count(*) FROM fence_statements CROSS JOIN fence_statements";
+    assert_eq!(one::<i64>(&conn, twice), n * n);
+    let numbers = "SELECT count(*) FROM fence_statements AS a JOIN fence_statements AS b
+                    ON a.rowid + 1 = b.rowid";
+    assert_eq!(one::<i64>(&conn, numbers), n - 1);
+}
