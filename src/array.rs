@@ -147,13 +147,13 @@ fn rows_of(
     session.with(operation, |statement| {
         statement.raw_bind_parameter(1, json)?;
         let mut rows = statement.raw_query();
-        let mut done = Ok(());
-        while let Some(row) = rows.next()? {
-            done = each(row);
-            if done.is_err() {
-                break;
+        let mut read = || {
+            while let Some(row) = rows.next()? {
+                each(row)?;
             }
-        }
+            Ok(())
+        };
+        let done = read();
         drop(rows);
         // Not kept in memory until the statement is used again.
         statement.clear_bindings();

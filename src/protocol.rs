@@ -282,11 +282,11 @@ pub(crate) fn count(
         for (index, value) in parameters {
             statement.raw_bind_parameter(*index, value)?;
         }
-        let rows = statement.raw_execute()?;
+        let rows = statement.raw_execute();
         if operation.binds_large_text() {
             // Not kept in memory until the statement is used again.
             statement.clear_bindings();
         }
-        Ok(rows)
+        rows
     })
 }

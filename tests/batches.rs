@@ -275,3 +275,49 @@ fn the_rust_door_enqueues_and_claims_many() {
     assert!(leases.iter().all(|lease| lease.complete(2.0, "r").unwrap()));
     assert!(store.claim_next("q", "w", 5.0, 10.0).unwrap().is_none());
 }
+
+/// Statements are kept, and what was bound to them would be kept with them until the next call.
+#[test]
+fn a_large_text_takes_no_memory_once_it_is_stored() {
+    const LARGE: usize = 1 << 20;
+    let scratch = Scratch::new();
+    let conn = prepared(&scratch);
+    let large = "x".repeat(LARGE);
+    let padded = |json: &str| json.to_owned() + &" ".repeat(LARGE);
+    let kept = |sql: &str, text: &str| {
+        let answer = conn.query_row(sql, [text], |_| Ok(()));
+        let (mut used, mut highest) = (0, 0);
+        // SAFETY: the connection is open and both numbers live until the call returns.
+        let rc = unsafe {
+            let what = ffi::SQLITE_DBSTATUS_STMT_USED;
+            ffi::sqlite3_db_status(conn.handle(), what, &mut used, &mut highest, 0)
+        };
+        assert_eq!(rc, ffi::SQLITE_OK);
+        assert!(0 < used && used < LARGE as i32 / 2, "{used} bytes after {sql}");
+        answer
+    };
+    for (sql, text) in [
+        ("SELECT fence_complete('a', 'w', 1, 5, ?)", large.clone()),
+        ("SELECT fence_fail('b', 'w', 1, 5, ?)", large.clone()),
+        ("SELECT fence_complete('a', 'w', 1, ?)", large.clone()),
+        ("SELECT fence_fail('b', 'w', 1, ?)", large.clone()),
+        ("SELECT fence_enqueue_batch(?)", padded("[\"new\"]")),
+        ("SELECT fence_renew_batch('w', 5, 10, ?)", padded("[[\"c\", 1]]")),
+        ("SELECT fence_complete_batch('w', 5, ?)", format!("[[\"d\", 1, \"{large}\"]]")),
+        ("SELECT fence_complete_batch('w', 5, ?)", padded("no array")),
+        ("SELECT fence_complete_batch('w', 5, ?)", padded("[[\"d\", 1], 7]")),
+    ] {
+        let _ = kept(sql, &text);
+    }
+    // Nor after an error.
+    conn.busy_timeout(Duration::ZERO).unwrap();
+    let other = scratch.connect();
+    common::batch(&other, "BEGIN IMMEDIATE");
+    for sql in [
+        "SELECT fence_complete('c', 'w', 1, 5, ?)",
+        "SELECT fence_enqueue_batch(json_array('new', ?))",
+        "SELECT fence_complete_batch('w', 5, json_array(json_array('c', 1, ?)))",
+    ] {
+        kept(sql, &large).unwrap_err();
+    }
+}
