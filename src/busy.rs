@@ -16,8 +16,13 @@ pub(crate) fn within<T>(timeout: Duration, body: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// The busy handler of our own connections: false gives up.
+/// The busy handler of our own connections.
 pub(crate) fn handler(_attempt: i32) -> bool {
+    wait()
+}
+
+/// Waits a moment for a lock; false gives up.
+pub(crate) fn wait() -> bool {
     let left = match DEADLINE.get() {
         Some(deadline) => deadline.saturating_duration_since(Instant::now()),
         // A timeout beyond the end of time.

@@ -75,13 +75,11 @@ impl Store {
         store.with(|session| {
             let conn = session.connection();
             // SQLite does not wait for the lock that a change to WAL needs.
-            let mut attempt = 0;
             while let Err(e) = change_to_wal(conn) {
                 let busy = e.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
-                if !busy || !busy::handler(attempt) {
+                if !busy || !busy::wait() {
                     return Err(e.into());
                 }
-                attempt += 1;
             }
             // After a reader that pinned it, the log shrinks again.
             conn.pragma_update(None, "journal_size_limit", 16 << 20)?;
