@@ -215,9 +215,10 @@ mod tests {
         assert_eq!(extended(failed(io), ffi::SQLITE_IOERR_FSYNC), ffi::SQLITE_IOERR_FSYNC);
         assert_eq!(extended(failed(io), ffi::SQLITE_BUSY_SNAPSHOT), io);
         assert_eq!(extended(failed(ffi::SQLITE_IOERR_READ), ffi::SQLITE_IOERR_FSYNC), 266);
-        let missing = || unprepared("SELECT 1 FROM main.jobs");
+        let misspelt = || unprepared("SELECT misspelt");
+        assert!(matches!(misspelt(), rusqlite::Error::SqlInputError { .. }));
         let collation = ffi::SQLITE_ERROR_MISSING_COLLSEQ;
-        assert_eq!(extended(missing(), collation), collation);
-        assert_eq!(extended(missing(), ffi::SQLITE_IOERR_FSYNC), ffi::SQLITE_ERROR);
+        assert_eq!(extended(misspelt(), collation), collation);
+        assert_eq!(extended(misspelt(), ffi::SQLITE_IOERR_FSYNC), ffi::SQLITE_ERROR);
     }
 }

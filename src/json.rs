@@ -34,7 +34,7 @@ fn value(out: &mut String, value: ValueRef<'_>) {
         ValueRef::Integer(i) => out.push_str(&i.to_string()),
         ValueRef::Real(r) if r.is_finite() => out.push_str(&format!("{r:?}")),
         // JSON has no infinity; SQLite writes it so too, and parsers read it as one.
-        ValueRef::Real(r) => out.push_str(if r > 0.0 { "9e999" } else { "-9e999" }),
+        ValueRef::Real(r) => out.push_str(if r.is_sign_positive() { "9e999" } else { "-9e999" }),
         ValueRef::Text(t) | ValueRef::Blob(t) => string(out, &String::from_utf8_lossy(t)),
     }
 }

@@ -74,7 +74,7 @@ impl Store {
         let store = Self::new(path.as_ref(), options, OpenFlags::SQLITE_OPEN_CREATE);
         store.with(|session| {
             let conn = session.connection();
-            // SQLite does not wait for the lock that a change to WAL needs.
+            // Where somebody writes, SQLite does not wait for the lock that a change to WAL needs.
             while let Err(e) = change_to_wal(conn) {
                 let busy = e.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
                 if !busy || !busy::wait() {
