@@ -155,7 +155,7 @@ impl Error {
     }
 }
 
-#[cfg(all(test, not(feature = "loadable")))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use rusqlite::Connection;

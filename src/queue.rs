@@ -152,7 +152,7 @@ impl Store {
                 sleep = sleep.min(left);
             }
             std::thread::sleep(sleep);
-            pause = (pause * 3 / 2).min(LAST_PAUSE);
+            pause = pause.mul_f64(1.5).min(LAST_PAUSE);
         }
     }
 
