@@ -68,6 +68,8 @@ pub(crate) fn items(session: &Session, function: &str, json: &str) -> Result<Vec
         }
         Ok(())
     })?;
+    // One answer for each, in the order of the array; json_each promises none.
+    all.sort_by_key(|item| item.number);
     all.into_iter().map(|item| item.read(session, function, json)).collect()
 }
 

@@ -214,7 +214,8 @@ mod tests {
         let io = ffi::SQLITE_IOERR;
         assert_eq!(extended(failed(io), ffi::SQLITE_IOERR_FSYNC), ffi::SQLITE_IOERR_FSYNC);
         assert_eq!(extended(failed(io), ffi::SQLITE_BUSY_SNAPSHOT), io);
-        assert_eq!(extended(failed(ffi::SQLITE_IOERR_READ), ffi::SQLITE_IOERR_FSYNC), 266);
+        let read = ffi::SQLITE_IOERR_READ;
+        assert_eq!(extended(failed(read), ffi::SQLITE_IOERR_FSYNC), read);
         let misspelt = || unprepared("SELECT misspelt");
         assert!(matches!(misspelt(), rusqlite::Error::SqlInputError { .. }));
         let collation = ffi::SQLITE_ERROR_MISSING_COLLSEQ;

@@ -74,6 +74,7 @@ mod tests {
             serde_json::json!({"a": text, "b": 0.1 + 0.2, "c": null, "d": 9007199254740993_i64, "e": 1e300})
         );
     }
+
     /// As SQLite's own functions write it: parsers without a limit read it back.
     #[test]
     fn infinity_is_a_number_too_large() {

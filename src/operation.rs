@@ -81,6 +81,7 @@ pub(crate) enum Operation {
     NextDue,
     Purge,
     Pass,
+    // Of array.rs.
     IsArray,
     ArrayOfIds,
     ArrayOfParts,
@@ -92,8 +93,8 @@ impl Operation {
     /// A result or a batch can be of any size, ids and owners are short.
     pub(crate) fn binds_large_text(self) -> bool {
         use Operation::*;
-        matches!(self, Complete | CompleteByClock | Fail | FailByClock | EnqueueBatch)
-            || matches!(self, IsArray | ArrayOfIds | ArrayOfParts)
+        let stores = matches!(self, Complete | CompleteByClock | Fail | FailByClock);
+        stores || matches!(self, EnqueueBatch | IsArray | ArrayOfIds | ArrayOfParts)
     }
 
     pub(crate) fn sql(self) -> Cow<'static, str> {
