@@ -81,7 +81,7 @@ pub(crate) enum Operation {
     NextDue,
     Purge,
     Pass,
-    // Of array.rs.
+    // Of array.rs, which clears what it has bound.
     IsArray,
     ArrayOfIds,
     ArrayOfParts,
@@ -93,8 +93,7 @@ impl Operation {
     /// A result or a batch can be of any size, ids and owners are short.
     pub(crate) fn binds_large_text(self) -> bool {
         use Operation::*;
-        let stores = matches!(self, Complete | CompleteByClock | Fail | FailByClock);
-        stores || matches!(self, EnqueueBatch | IsArray | ArrayOfIds | ArrayOfParts)
+        matches!(self, Complete | CompleteByClock | Fail | FailByClock | EnqueueBatch)
     }
 
     pub(crate) fn sql(self) -> Cow<'static, str> {
