@@ -3,6 +3,7 @@ mod common;
 
 use common::{batch, Scratch};
 use fence::{Durability, Error, Options, Store};
+use rusqlite::Connection;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -36,12 +37,18 @@ fn its_connection_has_the_settings_that_the_documents_name() {
 /// not.
 const BEGINS: [&str; 3] = ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "BEGIN; SELECT * FROM t"];
 
+/// A file, and the connection that has it.
+fn held(begin: &str) -> (Scratch, Connection) {
+    let scratch = Scratch::new();
+    let other = scratch.connect();
+    batch(&other, &format!("CREATE TABLE t(x); {begin}"));
+    (scratch, other)
+}
+
 #[test]
 fn it_waits_for_who_has_the_file() {
     for begin in BEGINS {
-        let scratch = Scratch::new();
-        let other = scratch.connect();
-        batch(&other, &format!("CREATE TABLE t(x); {begin}"));
+        let (scratch, other) = held(begin);
         let (begins, begun) = mpsc::channel();
         thread::scope(|scope| {
             let opener = scope.spawn(|| {
@@ -61,9 +68,7 @@ fn it_waits_for_who_has_the_file() {
 #[test]
 fn it_does_not_wait_longer_than_the_busy_timeout() {
     for begin in BEGINS {
-        let scratch = Scratch::new();
-        let other = scratch.connect();
-        batch(&other, &format!("CREATE TABLE t(x); {begin}"));
+        let (scratch, _other) = held(begin);
         for timeout in [Duration::ZERO, Duration::from_millis(20)] {
             let refused = Store::open_with(scratch.db(), options(Durability::Full, timeout));
             assert!(matches!(refused, Err(Error::Busy(_))), "{begin}, {timeout:?}: {refused:?}");
